@@ -1,0 +1,83 @@
+"""The JSON a measurement leaves: everything needed to judge it later, and every raw sample.
+
+Schema 1: {"schema", "kind", "started", "command", "machine", "versions", "model", "settings", "modes", "summary",
+"samples"}. Times in seconds; a sample's calls carry token ids, so that any comparison can be made again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sgl_spec.cli.bench.fleet import Server
+from sgl_spec.cli.bench.measure import Sample
+from sgl_spec.cli.bench.summary import Row
+from sgl_spec.cli.machine import Machine
+from sgl_spec.errors import ConfigError
+
+SCHEMA = 1
+KIND = "sgl_spec.bench"
+
+
+class Measurement(NamedTuple):
+    """One whole run of the bench. `started` is ISO 8601, UTC; `settings` are the options that shaped it."""
+
+    started: str
+    command: tuple[str, ...]
+    machine: Machine
+    versions: dict[str, str]
+    model: str
+    settings: dict[str, Any]
+    servers: tuple[Server, ...]
+    rows: tuple[Row, ...]
+    samples: tuple[Sample, ...]
+
+
+def check_writable(path: Path) -> None:
+    """Raises ConfigError now rather than after an hour's measuring."""
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--out is {path}; it cannot be written: {error.strerror}.") from error
+
+
+def write(path: Path, measurement: Measurement) -> None:
+    """Writes the file whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(as_json(measurement), indent=1) + "\n")
+    part.replace(path)
+
+
+def as_json(measurement: Measurement) -> dict[str, Any]:
+    """The file's content (schema above)."""
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "started": measurement.started,
+        "command": list(measurement.command),
+        "machine": measurement.machine._asdict(),
+        "versions": measurement.versions,
+        "model": measurement.model,
+        "settings": measurement.settings,
+        "modes": [_server(server) for server in measurement.servers],
+        "summary": [_row(row) for row in measurement.rows],
+        "samples": [_sample(sample) for sample in measurement.samples],
+    }
+
+
+def _server(server: Server) -> dict[str, Any]:
+    return {**server.mode._asdict(), "argv": list(server.command.argv), "env": server.command.env}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    drafts = [total._asdict() for total in row.drafts]
+    return {**row._asdict(), "seconds": row.seconds._asdict(), "drafts": drafts}
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    calls: Sequence[dict[str, Any]] = [dataclasses.asdict(call) for call in sample.calls]
+    return {**sample._asdict(), "calls": calls}

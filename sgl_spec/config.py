@@ -1,0 +1,80 @@
+"""Settings of the speculative backend: one frozen object, read at server start and never changed.
+
+Where it stands in a round: the budget of every plan comes from here. It reaches the server's processes through the
+environment variable SGL_SPEC_CONFIG (a JSON object, or the path of a file that holds one).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgl_spec.errors import ConfigError
+
+CONFIG_VARIABLE = "SGL_SPEC_CONFIG"
+
+
+@dataclass(frozen=True)
+class SpecConfig:
+    """What may be set.
+
+    Attributes:
+        width: most nodes of one request's verify tree, the root (the last committed token) included. 1 = never draft.
+        min_gain: a drafted node is kept while the probability that it is accepted is at least this: the cost of
+            verifying one more node, as a share of a plain decode step. Prior from SmolLM2-135M on two CPU cores
+            (16 nodes take about 1.5 plain steps; a GPU at small batch has less).
+        max_index_tokens: most tokens of one request (prompt and output) the lookup index remembers.
+    """
+
+    width: int = 16
+    min_gain: float = 0.04
+    max_index_tokens: int = 131_072
+
+    def __post_init__(self) -> None:
+        _whole_number("width", self.width, 1, 256)
+        _whole_number("max_index_tokens", self.max_index_tokens, 16, 10_000_000)
+        if isinstance(self.min_gain, bool) or not isinstance(self.min_gain, (int, float)) or not 0 <= self.min_gain < 1:
+            raise ConfigError(f"min_gain = {self.min_gain!r}: wanted a number from 0 up to, not including, 1")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SpecConfig:
+        """Build from plain values; unknown names are refused, so that a misspelt setting cannot pass unseen."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r}; the settings are {', '.join(known)}")
+        return cls(**values)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> SpecConfig:
+        """Read SGL_SPEC_CONFIG; unset or empty means the defaults."""
+        text = (os.environ if environment is None else environment).get(CONFIG_VARIABLE, "").strip()
+        return cls.from_dict(_json_object(text)) if text else cls()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+
+def _whole_number(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} = {value!r}: wanted a whole number from {least} to {most}")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    if not text.startswith("{"):
+        try:
+            text = Path(text).read_text()
+        except OSError as error:
+            raise ConfigError(f"{CONFIG_VARIABLE} names {text!r}, which cannot be read: {error.strerror}") from error
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{CONFIG_VARIABLE} does not hold JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{CONFIG_VARIABLE} holds a JSON {type(value).__name__}; wanted an object of settings")
+    return value

@@ -1,0 +1,124 @@
+"""The arrays a verifier reads: made from the pruned DraftTree, used by the target forward and by acceptance.
+
+Ancestor masks over a tree of drafts are the tree attention of Medusa (Cai et al., arXiv 2401.10774).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_spec.drafting.tree import NO_NODE, Chain, DraftError, DraftTree
+
+
+class FlatTree(NamedTuple):
+    """A DraftTree as arrays of one fixed width w. Row i is node i; rows from `size` on are padding.
+
+    Attributes:
+        tokens: int64[w]; 0 in padding.
+        parents: int64[w]; -1 for the root and padding.
+        depths: int64[w]; 0 for the root and padding.
+        mask: bool[w, w]; mask[i, j] when i attends j: j is i or an ancestor. Padding attends only itself.
+        next_child: int64[w]; the likeliest child, -1 where there is none. Padding is linked from nowhere.
+        next_sibling: int64[w]; the next likelier sibling of the same parent, -1 at the end.
+        size: real nodes, the root included.
+    """
+
+    tokens: NDArray[np.int64]
+    parents: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    next_child: NDArray[np.int64]
+    next_sibling: NDArray[np.int64]
+    size: int
+
+    @property
+    def width(self) -> int:
+        """Rows, padding included."""
+        return len(self.tokens)
+
+
+def flatten(tree: DraftTree, width: int) -> FlatTree:
+    """Lay `tree` out in `width` rows, node numbers unchanged (parents before children).
+
+    Trees from `DraftTree.pruned` are numbered in descending `a`, so there siblings' rows are in that order
+    too; the sibling links are in that order for every tree.
+
+    Raises:
+        DraftError: width is less than the number of nodes.
+    """
+    size = len(tree)
+    if width < size:
+        raise DraftError(
+            f"width is {width}; this tree has {size} nodes with its root and needs at least that"
+        )
+    zeros, no_nodes = [0] * (width - size), [NO_NODE] * (width - size)
+    links = _links(tree)
+    columns = [
+        tree.tokens + zeros,
+        tree.parents + no_nodes,
+        tree.depths + zeros,
+        links.next_child + no_nodes,
+        links.next_sibling + no_nodes,
+    ]
+    tokens, parents, depths, next_child, next_sibling = np.array(columns, dtype=np.int64)
+    return FlatTree(tokens, parents, depths, _mask(tree, width), next_child, next_sibling, size)
+
+
+class _Links(NamedTuple):
+    next_child: list[int]
+    next_sibling: list[int]
+
+
+def _links(tree: DraftTree) -> _Links:
+    a, parents = tree.a, tree.parents
+    next_child = [NO_NODE] * len(tree)
+    next_sibling = [NO_NODE] * len(tree)
+    # From the least likely node to the likeliest, each pushed to the front of its parent's list.
+    for node in sorted(range(1, len(tree)), key=lambda node: (-a[node], node), reverse=True):
+        next_sibling[node] = next_child[parents[node]]
+        next_child[parents[node]] = node
+    return _Links(next_child, next_sibling)
+
+
+def _mask(tree: DraftTree, width: int) -> NDArray[np.bool_]:
+    """Rows as bit sets first: a row is its parent's and one bit, so no loop over pairs."""
+    rows = [1]
+    for node in range(1, len(tree)):
+        rows.append(rows[tree.parents[node]] | 1 << node)
+    rows.extend(1 << node for node in range(len(tree), width))
+    num_bytes = (width + 7) // 8
+    packed = np.frombuffer(b"".join(row.to_bytes(num_bytes, "little") for row in rows), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(width, num_bytes), axis=1, count=width, bitorder="little")
+    return bits.view(np.bool_)
+
+
+def unflatten(flat: FlatTree) -> DraftTree:
+    """The tree a FlatTree was made from, for tests and for printing what a verifier was given.
+
+    Arrays hold no probabilities and no origins: siblings get falling q that only keep their order, and the
+    origin is "flat".
+
+    Raises:
+        DraftError: the arrays describe no tree of distinct siblings with parents before children.
+    """
+    tree = DraftTree(int(flat.tokens[0]))
+    for node in range(1, flat.size):
+        parent = int(flat.parents[node])
+        tree.graft(Chain((int(flat.tokens[node]),), (_rank_q(flat, node),), "flat"), under=parent)
+        if len(tree) != node + 1 or parent >= node:
+            raise DraftError(
+                f"node {node} with parent {parent} repeats a sibling's token or precedes its parent"
+            )
+    return tree
+
+
+def _rank_q(flat: FlatTree, node: int) -> float:
+    rank = 0
+    sibling = int(flat.next_child[flat.parents[node]])
+    while sibling not in (node, NO_NODE):
+        sibling = int(flat.next_sibling[sibling])
+        rank += 1
+    return 0.5 / (rank + 1) ** 2  # sums to less than 1 over any number of siblings

@@ -1,0 +1,196 @@
+"""Begins and ends every round for all running requests: asks the drafters, joins their chains into one tree,
+and after verification tells them what was committed and keeps the counts. The only drafting module a server
+calls.
+
+It is also the guard: whatever a drafter does wrong costs its request one round without drafts, never the
+request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.budget import DraftBudget, combine
+from sgl_spec.drafting.drafter import Drafter, DraftRequest
+from sgl_spec.drafting.stats import SpecCounter, SpecStats
+from sgl_spec.drafting.tree import Chain, DraftError, DraftTree
+
+logger = logging.getLogger(__name__)
+
+NO_MATCH = "no_match"
+NO_ROOM = "no_room"
+DRAFTER_ERROR = "drafter_error"
+# A drafter is asked for a few dozen nodes; one that answers with more chains than this is broken.
+MAX_CHAINS = 1024
+_ANY_TOKEN = 1 << 31
+
+
+class DraftPlan(NamedTuple):
+    """What to verify for one request in this round.
+
+    Attributes:
+        tree: pruned to the budget; only a root when the request abstains.
+        abstain_reason: "no_match", "no_room" or "drafter_error"; None when something was drafted.
+    """
+
+    tree: DraftTree
+    abstain_reason: str | None
+
+
+class DrafterFailures(NamedTuple):
+    """How often a drafter raised or proposed garbage."""
+
+    origin: str
+    times: int
+
+
+class DraftPlanner:
+    """Plans and books the rounds of all running requests.
+
+    Args:
+        drafters: asked in this order.
+        budget: of every request and round.
+        vocab_size: token ids from here on are garbage when a drafter proposes them (None: from 2**31). A
+            server should give it: an id beyond the embedding table brings a GPU process down.
+    """
+
+    def __init__(
+        self, drafters: Sequence[Drafter], budget: DraftBudget, *, vocab_size: int | None = None
+    ) -> None:
+        self._drafters = tuple(drafters)
+        self._budget = budget
+        self._vocab_size = _ANY_TOKEN if vocab_size is None else vocab_size
+        self._counters: dict[str, SpecCounter] = {}
+        self._failures: dict[str, int] = {}
+
+    @property
+    def failures(self) -> tuple[DrafterFailures, ...]:
+        """Of the drafters that ever failed."""
+        return tuple(DrafterFailures(origin, times) for origin, times in self._failures.items())
+
+    def start(self, request: DraftRequest) -> None:
+        """A request begins, or begins again (after it was retracted, say) and keeps its counts."""
+        self._counters.setdefault(request.rid, SpecCounter())
+        self._tell(lambda drafter: drafter.start(request))
+
+    def observe(self, rid: str, tokens: Sequence[int]) -> None:
+        """`tokens` were committed outside a round, such as the prefill's own token; not counted."""
+        self._tell(lambda drafter: drafter.observe(rid, tokens))
+
+    def plan(self, rid: str, root_token: int, room: int) -> DraftPlan:
+        """Draft for one round.
+
+        Args:
+            rid: a started request.
+            root_token: its last committed token.
+            room: most tokens it may still emit; the tree has at most room - 1 drafts, as the bonus needs one.
+
+        Raises:
+            DraftError: the request never started.
+        """
+        counter = self._counter(rid)
+        plan = self._plan(rid, root_token, min(self._budget.max_drafts, room - 1))
+        if plan.abstain_reason is not None:
+            counter.abstained(plan.abstain_reason)
+        return plan
+
+    def _plan(self, rid: str, root_token: int, max_drafts: int) -> DraftPlan:
+        if max_drafts < 1:
+            return DraftPlan(DraftTree(root_token), NO_ROOM)
+        budget = self._budget
+        if max_drafts < budget.max_drafts:
+            budget = DraftBudget(max_drafts, budget.min_gain)
+        asked: list[Drafter] = []
+        try:
+            tree = combine(self._chains(rid, max_drafts, asked), root_token, budget)
+        except Exception as error:  # whatever a drafter raises or proposes, its request goes on
+            self._failed(asked[-1], error)
+            return DraftPlan(DraftTree(root_token), DRAFTER_ERROR)
+        return DraftPlan(tree, None if tree.num_drafts else NO_MATCH)
+
+    def _chains(self, rid: str, max_tokens: int, asked: list[Drafter]) -> Iterator[Chain]:
+        """The chains of all drafters, noted in `asked`: when something fails, the last is at fault."""
+        for drafter in self._drafters:
+            asked.append(drafter)
+            proposed = drafter.propose(rid, max_tokens)
+            if type(proposed) is not list or len(proposed) > MAX_CHAINS:
+                raise DraftError(
+                    f"proposed {type(proposed).__name__}; it must be a list of at most {MAX_CHAINS}"
+                )
+            for chain in proposed:
+                yield self._admitted(chain, max_tokens)
+
+    def _admitted(self, chain: Chain, max_tokens: int) -> Chain:
+        """`chain`, cut to what could be used; what else makes a chain valid is checked by the tree."""
+        if not isinstance(chain, Chain):
+            raise DraftError(f"proposed a {type(chain).__name__}; it must be a Chain")
+        if len(chain.tokens) > max_tokens:
+            chain = Chain(chain.tokens[:max_tokens], chain.q[:max_tokens], chain.origin)
+        if max(chain.tokens, default=0) >= self._vocab_size:
+            raise DraftError(f"proposed token {max(chain.tokens)}; the vocabulary has {self._vocab_size}")
+        return chain
+
+    def commit(self, rid: str, tree: DraftTree, acceptance: Acceptance, new_tokens: Sequence[int]) -> None:
+        """A round is over.
+
+        Args:
+            rid: a started request.
+            tree: the planned tree that was verified (only a root when the request abstained).
+            acceptance: what the verifier accepted.
+            new_tokens: what was really committed: acceptance.tokens, or fewer from its front after a stop.
+
+        Raises:
+            DraftError: the request never started, or the acceptance does not belong to the tree.
+        """
+        counter = self._counter(rid)
+        counter.round_done(tree, acceptance)
+        counter.uncommit(len(acceptance.tokens) - len(new_tokens))
+        self.observe(rid, new_tokens)
+
+    def abstain(self, rid: str, reason: str) -> None:
+        """Count a round that the server ran without asking `plan`, and why."""
+        self._counter(rid).abstained(reason)
+
+    def uncommit(self, rid: str, n_tokens: int) -> None:
+        """The last `n_tokens` of the last round were cut by a stop: they no longer count.
+
+        Raises:
+            DraftError: the request never started, or its last round committed fewer.
+        """
+        self._counter(rid).uncommit(n_tokens)
+
+    def stats(self, rid: str) -> SpecStats:
+        """The request's counts so far.
+
+        Raises:
+            DraftError: the request never started, or was stopped.
+        """
+        return self._counter(rid).snapshot()
+
+    def stop(self, rid: str) -> None:
+        """The request is over. Also fine for one that never started."""
+        self._counters.pop(rid, None)
+        self._tell(lambda drafter: drafter.stop(rid))
+
+    def _counter(self, rid: str) -> SpecCounter:
+        try:
+            return self._counters[rid]
+        except KeyError:
+            raise DraftError(f"rid {rid!r} is not among the {len(self._counters)} started requests") from None
+
+    def _tell(self, call: Callable[[Drafter], None]) -> None:
+        for drafter in self._drafters:
+            try:
+                call(drafter)
+            except Exception as error:  # as in _plan
+                self._failed(drafter, error)
+
+    def _failed(self, drafter: Drafter, error: Exception) -> None:
+        origin = str(getattr(drafter, "origin", type(drafter).__name__))
+        times = self._failures[origin] = self._failures.get(origin, 0) + 1
+        if times == 1:
+            cause = f"{type(error).__name__}: {error}"
+            logger.warning("drafter %r failed (failure %d), more are only counted: %s", origin, times, cause)

@@ -1,0 +1,49 @@
+"""Every error `sgl_spec` raises on purpose, in one tree. Imported by all layers, imports none.
+
+A message names the field or thing at fault, the value it had, and what would be right, so that a user can
+act on it without reading our code.
+"""
+
+from __future__ import annotations
+
+
+class SglSpecError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ConfigError(SglSpecError, ValueError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class HintError(SglSpecError, ValueError):
+    """A hint cannot be built from what the caller gave (raised on the client only, never in the server)."""
+
+
+class ContractError(SglSpecError):
+    """The installed SGLang does not have the names, or not in the shape, that we override, call or read."""
+
+
+class PlatformError(SglSpecError):
+    """The CPU platform cannot do what the model or the server's flags ask of it."""
+
+
+class ModelPreparationError(SglSpecError):
+    """The bundled model cannot be found, converted or checked."""
+
+
+class ServerUnavailable(SglSpecError):
+    """No server answers at the address, or it stopped while we waited."""
+
+
+class ServerError(SglSpecError):
+    """The server answered with an error.
+
+    Attributes:
+        status: the HTTP status, or None when the error came inside a stream.
+        server_message: the server's own words.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, server_message: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.server_message = server_message

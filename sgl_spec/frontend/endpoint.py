@@ -1,0 +1,292 @@
+"""`Endpoint`: the backend that runs `@sgl.function` programs against a server and hints it about each call.
+
+Stands before the round (it posts the hint that drafting reads) and after it (it keeps what the server reports back).
+It never changes what the model is asked for: text and sampling parameters are those that SGLang's own `RuntimeEndpoint`
+would send, plus `custom_params["sgl_spec"]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sglang.lang.backend.base_backend import BaseBackend
+from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
+from sglang.lang.chat_template import ChatTemplate
+from sglang.lang.choices import ChoicesDecision, ChoicesSamplingMethod
+from sglang.lang.global_config import global_config
+from sglang.lang.interpreter import StreamExecutor
+from sglang.lang.ir import SglSamplingParams
+
+from sgl_spec.drafting.hint import MAX_NAME_CHARS, Hint, encode_hint
+from sgl_spec.errors import ConfigError
+from sgl_spec.frontend.call_log import CallLog, CallRecord, check_answer, gen_record, select_record
+from sgl_spec.frontend.failed_executor import FailedExecutor
+from sgl_spec.frontend.http_client import HttpClient
+from sgl_spec.frontend.run_identity import SlotNames, note_program, noted_program
+from sgl_spec.frontend.served_model import model_info, resolve_template
+
+
+class _Tag(NamedTuple):
+    program: str | None
+    slot: str
+
+
+class Endpoint(RuntimeEndpoint):
+    """A running SGLang server as the backend of SGLang programs.
+
+    Works with any SGLang 0.5.23 server; one without `sgl_spec` ignores the hints.
+
+    Args:
+        url: the server's address, for example `http://127.0.0.1:30000`.
+        api_key: sent as a bearer token when given.
+        chat_template: a name in SGLang's frontend registry or a `ChatTemplate`; by default the one that fits the model.
+        timeout: seconds to wait for the next byte of any answer before `ServerUnavailable`.
+        speculate: False asks the server not to draft for these calls.
+        wait: `run` returns when the program's last call is done, so that it can raise that call's error. False restores
+            SGLang's early return; an error is then raised by the first use of the state.
+        keep_output_ids: keep the token ids in each `CallRecord`.
+
+    Raises:
+        ServerUnavailable, ServerError: here, from `run` and `run_batch`, and from any use of a state that
+            failed; with the server's own words.
+        ConfigError: an argument is not usable; the message names it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        chat_template: str | ChatTemplate | None = None,
+        timeout: float = 600.0,
+        speculate: bool = True,
+        wait: bool = True,
+        keep_output_ids: bool = False,
+    ) -> None:
+        # Not RuntimeEndpoint.__init__: it asks the server through calls that neither time out nor say what failed.
+        BaseBackend.__init__(self)
+        self._options: dict[str, Any] = {
+            "api_key": api_key,
+            "chat_template": chat_template,
+            "timeout": timeout,
+            "speculate": speculate,
+            "wait": wait,
+            "keep_output_ids": keep_output_ids,
+        }
+        self._http = HttpClient(url, api_key=api_key, timeout=timeout)
+        self.support_concate_and_append = True
+        self.base_url, self.api_key, self.verify = self._http.url, api_key, None
+        self.speculate = speculate
+        self.model_info = model_info(self._http)
+        self.chat_template = resolve_template(chat_template, self.model_info, self._http)
+        # SGLang appends a template's stop strings to the very list a program passed to `gen`; we append to a copy.
+        self._template_without_stops = dataclasses.replace(self.chat_template, stop_str=())
+        self._slots = SlotNames()
+        self._log = CallLog()
+        self._usage = threading.local()
+
+    def __call__(self, **options: Any) -> Endpoint:
+        """Another endpoint of the same server with some options changed and its own record of calls."""
+        return Endpoint(self.base_url, **{**self._options, **options})
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """What each call did, in the order the calls finished; at most the newest 10,000."""
+        return self._log.snapshot()
+
+    def reset_calls(self) -> None:
+        self._log.reset()
+
+    # What the interpreter calls, in the order of a run.
+
+    def get_chat_template(self) -> ChatTemplate:
+        note_program()
+        return self._template_without_stops
+
+    def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> tuple[str, dict[str, Any]]:
+        tag = self._tag(s)
+        with _failing(s, tag.slot):
+            body = self._body(s, sampling_params, tag)
+            begin = time.perf_counter()
+            answer = self._http.post("/generate", body)
+            self._keep(tag, answer, time.perf_counter() - begin)
+            return answer["text"], answer["meta_info"]
+
+    def generate_stream(
+        self, s: StreamExecutor, sampling_params: SglSamplingParams
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        # Not a generator itself: the tag is read from the caller's frames, which a generator would see only later.
+        return self._stream(s, sampling_params, self._tag(s))
+
+    def _stream(
+        self, s: StreamExecutor, sampling_params: SglSamplingParams, tag: _Tag
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        with _failing(s, tag.slot):
+            body = {**self._body(s, sampling_params, tag), "stream": True}
+            begin, shown = time.perf_counter(), 0
+            answer: dict[str, Any] = {"text": "", "meta_info": {}}
+            for answer in self._http.post_stream("/generate", body):
+                check_answer(answer)
+                yield answer["text"][shown:], answer["meta_info"]
+                shown = len(answer["text"])
+            self._keep(tag, answer, time.perf_counter() - begin)
+
+    def select(
+        self,
+        s: StreamExecutor,
+        choices: list[str],
+        temperature: float,
+        choices_method: ChoicesSamplingMethod,
+    ) -> ChoicesDecision:
+        tag = self._tag(s)
+        with _failing(s, tag.slot):
+            if temperature > 1e-5:
+                raise ConfigError(f"temperature: select scores its choices, it takes only 0, not {temperature!r}")
+            self._usage.meta_infos = []
+            begin = time.perf_counter()
+            decision = super().select(s, choices, temperature, choices_method)
+            seconds = time.perf_counter() - begin
+            self._log.add(
+                select_record(
+                    program=tag.program,
+                    slot=tag.slot,
+                    choice=decision.decision,
+                    meta_infos=self._usage.meta_infos,
+                    latency=seconds,
+                )
+            )
+            return decision
+
+    def commit_lazy_operations(self, s: StreamExecutor) -> None:
+        with _failing(s):
+            self._generate_http_request(s, _prefill_only(s.text_))
+
+    def fill_image(self, s: StreamExecutor) -> None:
+        self.commit_lazy_operations(s)
+
+    def end_program(self, s: StreamExecutor | list[StreamExecutor]) -> None:
+        """Called when a run's program returns or raises: the last moment at which `run` can raise a call's error."""
+        for executor in s if isinstance(s, list) else [s]:
+            if isinstance(executor, StreamExecutor) and not executor.stream:
+                self._raise_failure(executor)
+
+    def _raise_failure(self, executor: StreamExecutor) -> None:
+        root = executor.fork_start_text_pos is None
+        wait = executor.use_thread and root and self._options["wait"] and not _interrupted()
+        if wait and executor.worker is not threading.current_thread():
+            executor.worker.join()
+        if executor.error_ is not None and not isinstance(executor, FailedExecutor):
+            FailedExecutor.fail(executor, executor.error_, None)
+        if isinstance(executor, FailedExecutor) and not executor.failure_seen:
+            executor.raise_failure()
+
+    # What a program's author calls.
+
+    def cache_prefix(self, prefix_str: str) -> None:
+        self._http.post("/generate", _prefill_only(prefix_str))
+
+    def flush_cache(self) -> None:
+        self._http.post("/flush_cache")
+
+    def get_server_info(self) -> dict[str, Any]:
+        info: dict[str, Any] = self._http.get("/server_info")
+        return info
+
+    def start_profile(self) -> None:
+        self._http.post("/start_profile")
+
+    def stop_profile(self) -> None:
+        self._http.post("/stop_profile")
+
+    def concatenate_and_append(self, src_rids: list[str], dst_rid: str) -> None:
+        self._http.post("/concate_and_append_request", {"src_rids": src_rids, "dst_rid": dst_rid})
+
+    # How a request is made and its answer read.
+
+    def _tag(self, s: StreamExecutor) -> _Tag:
+        return _Tag(noted_program(s), self._slots.next(s))
+
+    def _body(self, s: StreamExecutor, params: SglSamplingParams, tag: _Tag) -> dict[str, Any]:
+        if params.n != 1:
+            raise ConfigError(f"n: a gen has one answer, not {params.n!r}; use s.fork({params.n!r}) for several")
+        stops = [params.stop] if isinstance(params.stop, str) else list(params.stop or ())
+        params = dataclasses.replace(params, stop=stops + list(self.chat_template.stop_str))
+        self._handle_dtype_to_regex(params)
+        hint = Hint(program=_wire_name(tag.program), slot=_wire_name(tag.slot), off=not self.speculate)
+        body: dict[str, Any] = {
+            "text": s.text_,
+            "sampling_params": {
+                "skip_special_tokens": global_config.skip_special_tokens_in_output,
+                "spaces_between_special_tokens": global_config.spaces_between_special_tokens_in_out,
+                **params.to_srt_kwargs(),
+                "custom_params": {"sgl_spec": encode_hint(hint)},
+            },
+        }
+        for name in ("return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs"):
+            if getattr(params, name) is not None:
+                body[name] = getattr(params, name)
+        self._add_images(s, body)
+        return body
+
+    def _generate_http_request(self, s: StreamExecutor, data: dict[str, Any]) -> Any:
+        self._add_images(s, data)
+        answer = self._http.post("/generate", data)
+        answers = answer if isinstance(answer, list) else [answer]
+        for one in answers:
+            check_answer(one)
+        if hasattr(self._usage, "meta_infos"):
+            self._usage.meta_infos += [one["meta_info"] for one in answers]
+        return answer
+
+    def _keep(self, tag: _Tag, answer: Mapping[str, Any], latency: float) -> None:
+        check_answer(answer)
+        ids = answer.get("output_ids") if self._options["keep_output_ids"] else None
+        self._log.add(
+            gen_record(
+                program=tag.program,
+                slot=tag.slot,
+                text=answer["text"],
+                meta_info=answer["meta_info"],
+                latency=latency,
+                output_ids=ids,
+            )
+        )
+
+
+@contextmanager
+def _failing(executor: StreamExecutor, slot: str | None = None) -> Iterator[None]:
+    """An exception inside makes `executor` a failed one, so that every later use of it raises the same exception."""
+    try:
+        yield
+    except Exception as error:
+        FailedExecutor.fail(executor, error, slot)
+        raise
+
+
+def _wire_name(name: str | None) -> str | None:
+    """The name itself, or, where a hint cannot carry it, a legible part of it with a digest of all of it."""
+    if name is None or (len(name) <= MAX_NAME_CHARS and _is_unicode(name)):
+        return name
+    plain = name.encode("utf-8", "backslashreplace")
+    digest = hashlib.sha256(plain).hexdigest()[:16]
+    return f"{plain.decode('utf-8')[: MAX_NAME_CHARS - 17]}~{digest}"
+
+
+def _is_unicode(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _interrupted() -> bool:
+    """Whether Ctrl-C or an exit is passing through: then nobody wants to wait for the calls still under way."""
+    return isinstance(sys.exc_info()[1], KeyboardInterrupt | SystemExit)
+
+
+def _prefill_only(text: str) -> dict[str, Any]:
+    return {"text": text, "sampling_params": {"max_new_tokens": 0}}

@@ -1,0 +1,44 @@
+"""Registers the CPU platform's attention backend and its linear layers with SGLang.
+
+Entry point of the group `sglang.srt.plugins`: runs once in every SGLang process, after `activate`. Where it stands
+in a round: nowhere; wiring. The two hooks below are the only places where SGLang is hooked rather than extended:
+it has no way to register another unquantised linear method.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from sgl_spec.errors import PlatformError
+from sgl_spec.platform_cpu import activate
+
+logger = logging.getLogger(__name__)
+
+# What SGLang resolves to on a CPU without AMX, and what a user or a draft head may name.
+BACKEND_NAMES = ("torch_native", "intel_amx")
+LINEAR_APPLY = "sglang.srt.layers.quantization.unquant.UnquantizedLinearMethod.apply"
+LM_HEAD = "sglang.srt.layers.logits_processor.LogitsProcessor._compute_lm_head"
+
+
+def _create_backend(runner: Any) -> Any:
+    from sglang.srt.layers.attention.intel_amx_backend import IntelAMXAttnBackend
+
+    if runner.use_mla_backend:
+        raise PlatformError("the CPU platform does not support multi-head latent attention (MLA); use a GPU")
+    return IntelAMXAttnBackend(runner)
+
+
+def load() -> None:
+    """Register, where the platform is active."""
+    if not activate.is_active():
+        return
+    from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from sgl_spec.platform_cpu import linear
+
+    for name in BACKEND_NAMES:
+        register_attention_backend(name)(_create_backend)
+    HookRegistry.register(LINEAR_APPLY, linear.apply_hook, HookType.AROUND)
+    HookRegistry.register(LM_HEAD, linear.lm_head_hook, HookType.AROUND)

@@ -1,0 +1,87 @@
+"""What SGLang is told about SGL_SPEC: how it behaves in the scheduler, and how it changes the server's arguments.
+
+Where it stands in a round: before all of them; SGLang asks while it starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.spec_registry import CustomSpecAlgo
+
+from sgl_spec.config import SpecConfig
+from sgl_spec.errors import ConfigError, ContractError
+
+NAME = "SGL_SPEC"
+# As stock NGRAM sets it, when the user did not say: the KV reserve grows with width times requests.
+DEFAULT_MAX_RUNNING_REQUESTS = 48
+
+# Set by the plugin when the installed SGLang does not match the contract: the name stays known, and refuses.
+refusal: str | None = None
+
+
+class SglSpecAlgorithm(CustomSpecAlgo):
+    """SGL_SPEC without a draft head: to the scheduler it looks like NGRAM, whose trees also live on the host only."""
+
+    def is_ngram(self) -> bool:
+        return True
+
+    def has_draft_kv(self) -> bool:
+        return False
+
+    # The scheduler calls these three; CustomSpecAlgo of 0.5.23 lacks them.
+    def carries_draft_hidden_states(self) -> bool:
+        return False
+
+    def need_topk(self) -> bool:
+        return False
+
+    def create_future_map(self, *args: Any, **kwargs: Any) -> Any:
+        return SpeculativeAlgorithm.create_future_map(self, *args, **kwargs)  # type: ignore[arg-type]
+
+    def handle_server_args(self, server_args: Any) -> None:
+        """Fill in what the user left open, refuse what cannot work."""
+        if refusal is not None:
+            raise ContractError(refusal)
+        _refuse_what_cannot_work(server_args)
+        config = SpecConfig.from_environment()
+        if server_args.speculative_num_draft_tokens is None:
+            server_args.speculative_num_draft_tokens = config.width
+        # Our trees have no fixed branching or depth; these two only size SGLang's KV reserve.
+        server_args.speculative_eagle_topk = 1
+        server_args.speculative_num_steps = max(server_args.speculative_num_draft_tokens - 1, 1)
+        if server_args.max_running_requests is None:
+            server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS
+        server_args.disable_overlap_schedule = True
+        server_args.enable_mixed_chunk = False
+        server_args.sampling_backend = "sgl_spec"
+
+
+def _refuse_what_cannot_work(server_args: Any) -> None:
+    if server_args.speculative_draft_model_path is not None:
+        raise ConfigError(
+            f"--speculative-draft-model-path {server_args.speculative_draft_model_path}: {NAME} takes no draft model "
+            "yet; leave it out, or use --speculative-algorithm EAGLE3"
+        )
+    if server_args.grammar_backend == "outlines":
+        raise ConfigError(
+            f"--grammar-backend outlines cannot roll back, which {NAME} needs; use xgrammar (the default) or llguidance"
+        )
+    if getattr(server_args, "enable_watermark", False):
+        raise ConfigError(f"--enable-watermark does not work with {NAME} yet; leave one of the two out")
+    if getattr(server_args, "enable_dp_attention", False):
+        raise ConfigError(f"--enable-dp-attention does not work with {NAME} yet; leave one of the two out")
+    width = server_args.speculative_num_draft_tokens
+    if width is not None and not 1 <= width <= 256:
+        raise ConfigError(f"--speculative-num-draft-tokens {width}: {NAME} wants 1 to 256 (the root included)")
+
+
+def register() -> None:
+    """Make `--speculative-algorithm SGL_SPEC` known. The worker is imported when SGLang asks for it."""
+
+    @SpeculativeAlgorithm.register(NAME, supports_overlap=True, spec_class=SglSpecAlgorithm)
+    def create_worker(server_args: Any) -> type:
+        from sgl_spec.server.worker import SglSpecWorker
+
+        return SglSpecWorker

@@ -1,0 +1,155 @@
+"""What is known of each running request between rounds: its drafters' state, its seed, what of it was observed.
+
+Where it stands in a round: first and last. `plan` turns SGLang's requests into trees, `commit` books what became of
+them. All knowledge of how tokens are guessed is behind `DraftPlanner`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.drafter import DraftRequest
+from sgl_spec.drafting.hint import Hint, decode_hint
+from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
+from sgl_spec.drafting.tree import DraftTree
+from sgl_spec.server import abstain
+from sgl_spec.server.report import FIELD, Report
+
+logger = logging.getLogger(__name__)
+
+# Requests that leave without a word (aborted while queued) are forgotten when this many others were seen since.
+MOST_STATES = 4096
+
+
+@dataclass
+class RequestState:
+    """One request. observed: output tokens the drafters have seen; last_round: tokens the last round committed."""
+
+    req: Any
+    hint: Hint
+    ignored_hint: str | None
+    seed: int
+    report: Report
+    observed: int = 0
+    last_round: int = 0
+
+
+def request_seed(req: Any) -> int:
+    """The request's own seed, or one derived from its id: equal on every rank, and on no two requests."""
+    seed = req.sampling_params.sampling_seed
+    if seed is not None:
+        return int(seed)
+    return int.from_bytes(hashlib.blake2b(req.rid.encode(), digest_size=8).digest(), "little") >> 1
+
+
+class RequestStates:
+    """The states of all requests, by SGLang's request id."""
+
+    def __init__(self, planner: DraftPlanner) -> None:
+        self._planner = planner
+        self._states: OrderedDict[str, RequestState] = OrderedDict()
+        self.ignored_hints: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state(self, req: Any) -> RequestState:
+        """The state of `req`, made at first sight. An id used again by another request begins anew."""
+        known = self._states.get(req.rid)
+        if known is not None and known.req is req:
+            self._states.move_to_end(req.rid)
+            return known
+        if known is not None:
+            self.forget(req.rid)
+        self._states[req.rid] = state = self._first_sight(req)
+        while len(self._states) > MOST_STATES:
+            self.forget(next(iter(self._states)))
+        return state
+
+    def _first_sight(self, req: Any) -> RequestState:
+        hint, ignored = self._read_hint(req)
+        state = RequestState(req, hint, ignored, request_seed(req), Report(lambda: self._account(req.rid)))
+        self._planner.start(DraftRequest(req.rid, list(req.origin_input_ids_unpadded), hint.program, hint.slot))
+        req.customized_info = {**(req.customized_info or {}), FIELD: state.report}
+        return state
+
+    def _read_hint(self, req: Any) -> tuple[Hint, str | None]:
+        params = req.sampling_params.custom_params
+        if not isinstance(params, dict) or FIELD not in params:
+            return Hint(), None
+        read = decode_hint(params[FIELD])
+        if read.hint is not None:
+            return read.hint, None
+        reason = read.ignored or "malformed"
+        count = self.ignored_hints[reason] = self.ignored_hints.get(reason, 0) + 1
+        if count == 1:
+            logger.warning("a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, req.rid)
+        return Hint(), reason
+
+    def seeds(self, reqs: Sequence[Any]) -> list[int]:
+        return [self.state(req).seed for req in reqs]
+
+    def plan(self, reqs: Sequence[Any]) -> list[DraftPlan]:
+        """A tree for each request: only a root where it abstains."""
+        return [self._plan(req) for req in reqs]
+
+    def _plan(self, req: Any) -> DraftPlan:
+        state = self.state(req)
+        self._observe_new(state)
+        root = req.output_ids[-1]
+        reason = abstain.SWITCHED_OFF if state.hint.off else abstain.reason(req)
+        if reason is not None:
+            self._planner.abstain(req.rid, reason)
+            return DraftPlan(DraftTree(root), reason)
+        room = req.sampling_params.max_new_tokens - len(req.output_ids)
+        return self._planner.plan(req.rid, root, room)
+
+    def _observe_new(self, state: RequestState) -> None:
+        output = state.req.output_ids
+        if len(output) < state.observed:
+            # Tokens were taken back: the drafters' indices only grow, so begin anew.
+            prompt = list(state.req.origin_input_ids_unpadded)
+            self._planner.start(DraftRequest(state.req.rid, prompt, state.hint.program, state.hint.slot))
+            state.observed = 0
+        if len(output) > state.observed:
+            self._planner.observe(state.req.rid, list(output[state.observed :]))
+            state.observed = len(output)
+
+    def commit(self, reqs: Sequence[Any], plans: Sequence[DraftPlan], accepted: Sequence[Acceptance]) -> None:
+        """The round is over; SGLang appends the tokens to `req.output_ids` right after."""
+        for req, plan, acceptance in zip(reqs, plans, accepted, strict=True):
+            self._planner.commit(req.rid, plan.tree, acceptance, acceptance.tokens)
+            state = self.state(req)
+            state.last_round = len(acceptance.tokens)
+            state.observed += state.last_round
+
+    def finish(self, rid: str) -> None:
+        """SGLang says the request is over: take back what a stop cut off, close the account, forget the rest."""
+        state = self._states.get(rid)
+        if state is None:
+            return
+        kept = state.req.finished_len
+        if kept is not None and state.observed > kept:
+            self._planner.uncommit(rid, min(state.observed - kept, state.last_round))
+        self.forget(rid)
+
+    def forget(self, rid: str) -> None:
+        state = self._states.pop(rid, None)
+        if state is not None:
+            state.report.close()
+            self._planner.stop(rid)
+
+    def clear(self) -> None:
+        for rid in list(self._states):
+            self.forget(rid)
+
+    def _account(self, rid: str) -> dict[str, Any]:
+        account = self._planner.stats(rid).to_dict()
+        ignored = self._states[rid].ignored_hint if rid in self._states else None
+        return {**account, "ignored_hint": ignored} if ignored else account

@@ -1,0 +1,165 @@
+"""Every name of SGLang that we override, call or read, checked against the installed version (design, rule 3).
+
+Where it stands in a round: before the first one. `plugin.load` runs the check in every server process; `sgl-spec
+doctor` prints it. A name used in `server/` or `platform_cpu/` belongs here first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+PINNED = "0.5.23"
+
+CALL = "call"  # a function or method we call: it must take the parameters named
+OVERRIDE = "override"  # a method we replace in a subclass or hook: likewise
+READ = "read"  # an attribute of the class's instances that we read or set
+
+
+class Name(NamedTuple):
+    """One dependency: `module:object`, how we use it, and the parameters (CALL, OVERRIDE) or attributes (READ)."""
+
+    path: str
+    use: str
+    names: tuple[str, ...] = ()
+
+
+class ContractRow(NamedTuple):
+    """The outcome for one name. `detail` says what is missing when not ok."""
+
+    name: str
+    where: str
+    ok: bool
+    detail: str
+
+
+_SPEC = "sglang.srt.speculative"
+_OPS = "sglang.kernels.ops.speculative"
+
+SERVER_NAMES: tuple[Name, ...] = (
+    Name(f"{_SPEC}.spec_info:SpeculativeAlgorithm.register", CALL, ("name", "supports_overlap", "spec_class")),
+    Name(f"{_SPEC}.spec_info:SpeculativeAlgorithm.create_future_map", CALL, ("device", "req_to_token_pool")),
+    Name(f"{_SPEC}.spec_registry:CustomSpecAlgo.is_ngram", OVERRIDE),
+    Name(f"{_SPEC}.spec_registry:CustomSpecAlgo.has_draft_kv", OVERRIDE),
+    Name(f"{_SPEC}.spec_registry:CustomSpecAlgo.handle_server_args", OVERRIDE, ("server_args",)),
+    Name(f"{_SPEC}.base_spec_worker:BaseSpecWorker.alloc_memory_pool", OVERRIDE),
+    Name(f"{_SPEC}.base_spec_worker:BaseSpecWorker.clear_cache_pool", OVERRIDE),
+    Name(f"{_SPEC}.base_spec_worker:BaseSpecWorker.note_request_finished", OVERRIDE, ("rid", "natural_stop")),
+    Name(f"{_SPEC}.ngram_info:NgramVerifyInput", CALL, (
+        "draft_token", "custom_mask", "positions", "retrieve_index", "retrieve_next_token", "retrieve_next_sibling",
+        "draft_token_num", "new_seq_lens")),
+    Name(f"{_SPEC}.ngram_info:NgramVerifyInput.filter_batch", OVERRIDE, ("new_indices", "new_indices_cpu")),
+    Name(f"{_SPEC}.ngram_info:NgramVerifyInput.merge_batch", OVERRIDE, ("spec_info",)),
+    Name(f"{_SPEC}.spec_utils:GrammarTree.from_host", CALL,
+         ("retrieve_next_token", "retrieve_next_sibling", "draft_token")),
+    Name(f"{_SPEC}.spec_utils:build_grammar_vocab_mask", CALL,
+         ("reqs", "tree", "sampling_info", "device", "barrier")),
+    Name(f"{_SPEC}.spec_utils:move_accept_tokens_to_target_kvcache", CALL,
+         ("batch", "accept_index", "num_correct_drafts", "token_to_kv_pool_allocator")),
+    Name(f"{_SPEC}.spec_utils:prepare_mamba_track_for_verify", CALL, ("batch",)),
+    Name(f"{_SPEC}.spec_utils:commit_mamba_states_after_verify", CALL),
+    Name(f"{_OPS}.cache_locs:assign_extend_cache_locs_func", CALL,
+         ("req_pool_indices", "req_to_token", "start_offset", "end_offset", "batch_size", "draft_token_num", "device")),
+    Name(f"{_OPS}.spec_tree:verify_tree_greedy_func", CALL,
+         ("predicts", "accept_index", "accept_token_num", "candidates", "retrieve_index", "retrieve_next_token",
+          "retrieve_next_sibling", "target_predict", "topk")),
+    Name("sglang.srt.managers.tp_worker:TpModelWorker.forward_batch_generation", CALL,
+         ("batch", "pp_proxy_tensors", "is_verify")),
+    Name("sglang.srt.managers.tp_worker:TpModelWorker.get_memory_pool", CALL),
+    Name("sglang.srt.managers.scheduler:GenerationBatchResult", CALL,
+         ("logits_output", "next_token_ids", "can_run_cuda_graph", "accept_lens", "new_seq_lens", "next_draft_input",
+          "speculative_num_draft_tokens")),
+    Name("sglang.srt.managers.schedule_batch:ScheduleBatch", READ,
+         ("reqs", "forward_mode", "input_ids", "out_cache_loc", "seq_lens", "req_pool_indices", "req_to_token_pool",
+          "sampling_info", "spec_info", "return_logprob", "has_grammar")),
+    Name("sglang.srt.managers.schedule_batch:Req", READ,
+         ("rid", "output_ids", "finished_len", "customized_info", "sampling_params", "custom_logit_processor",
+          "return_hidden_states", "origin_input_ids_unpadded", "return_sampling_mask")),
+    Name("sglang.srt.sampling.sampling_params:SamplingParams", READ,
+         ("sampling_seed", "custom_params", "max_new_tokens", "min_new_tokens", "frequency_penalty",
+          "presence_penalty", "repetition_penalty")),
+    Name("sglang.srt.sampling.sampling_batch_info:SamplingBatchInfo", READ,
+         ("temperatures", "top_ks", "top_ps", "min_ps", "sampling_seed", "is_all_greedy", "logit_bias",
+          "acc_additive_penalties", "acc_scaling_penalties", "has_custom_logit_processor")),
+    Name("sglang.srt.server_args:ServerArgs", READ,
+         ("speculative_num_draft_tokens", "speculative_eagle_topk", "speculative_num_steps", "max_running_requests",
+          "disable_overlap_schedule", "enable_mixed_chunk", "sampling_backend", "speculative_draft_model_path",
+          "grammar_backend", "disable_cuda_graph")),
+    Name("sglang.srt.layers.sampler:register_sampler_backend", CALL, ("backend", "factory")),
+    Name("sglang.srt.layers.sampler:apply_custom_logit_processor", CALL,
+         ("logits", "sampling_batch_info", "num_tokens_in_batch")),
+    Name("sglang.srt.layers.sampler:Sampler.forward", OVERRIDE, ("logits_output", "sampling_info", "positions")),
+    Name("sglang.srt.layers.sampler:Sampler._preprocess_logits", OVERRIDE, ("logits", "sampling_info")),
+    Name("sglang.srt.layers.sampler:Sampler._sample_from_probs", OVERRIDE,
+         ("probs", "sampling_info", "positions", "simple_sampling_case")),
+    Name("sglang.srt.layers.logprob_processor:compute_spec_logprobs", CALL,
+         ("batch", "logits_output", "predict", "accept_index")),
+    Name("sglang.srt.sampling.penaltylib.repetition_penalty:apply_scaling_penalties", CALL),
+    Name("sglang.srt.utils.async_probe:sanitize_nan_logits", CALL),
+    Name("sglang.srt.observability.req_time_stats:set_time_batch", CALL),
+)  # fmt: skip
+
+PLATFORM_NAMES: tuple[Name, ...] = (
+    Name("sglang.srt.layers.attention.attention_registry:register_attention_backend", CALL, ("name",)),
+    Name("sglang.srt.layers.attention.intel_amx_backend:IntelAMXAttnBackend", CALL, ("model_runner",)),
+    Name("sglang.srt.layers.quantization.unquant:UnquantizedLinearMethod.apply", OVERRIDE, ("layer", "x", "bias")),
+    Name("sglang.srt.layers.logits_processor:LogitsProcessor._compute_lm_head", OVERRIDE,
+         ("hidden_states", "lm_head", "embedding_bias")),
+    Name("sglang.srt.plugins.hook_registry:HookRegistry.register", CALL),
+)  # fmt: skip
+
+CONTRACT = SERVER_NAMES + PLATFORM_NAMES
+
+
+def _resolve(path: str) -> Any:
+    module, _, attributes = path.partition(":")
+    return functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
+
+
+def _missing_parameters(target: Any, names: Sequence[str]) -> list[str]:
+    parameters = inspect.signature(target).parameters
+    return [name for name in names if name not in parameters]
+
+
+def _missing_attributes(target: Any, names: Sequence[str]) -> list[str]:
+    known = {field.name for field in dataclasses.fields(target)} if dataclasses.is_dataclass(target) else set()
+    known |= set(getattr(target, "__struct_fields__", ())) | set(getattr(target, "__annotations__", ()))
+    source = inspect.getsource(target)
+    return [n for n in names if n not in known and not hasattr(target, n) and f"self.{n}" not in source]
+
+
+def _check(name: Name) -> ContractRow:
+    where = f"{name.path} ({name.use})"
+    try:
+        target = _resolve(name.path)
+    except (ImportError, AttributeError) as error:
+        return ContractRow(name.path, where, False, f"not found: {error}")
+    missing = _missing_attributes(target, name.names) if name.use == READ else _missing_parameters(target, name.names)
+    what = "attribute" if name.use == READ else "parameter"
+    return ContractRow(name.path, where, not missing, f"has no {what} {', '.join(missing)}" if missing else "")
+
+
+def _check_version() -> ContractRow:
+    try:
+        found = metadata.version("sglang")
+    except metadata.PackageNotFoundError:
+        return ContractRow("sglang", "version", False, f"not installed; wanted {PINNED}")
+    detail = "" if found == PINNED else f"found {found}, wanted {PINNED}: pip install sglang=={PINNED}"
+    return ContractRow("sglang", "version", found == PINNED, detail)
+
+
+def check_contract() -> list[ContractRow]:
+    """One row for the version, then one for each name. Where the version differs the names are still checked."""
+    return [_check_version(), *(_check(name) for name in CONTRACT)]
+
+
+def refusal(broken: Sequence[ContractRow]) -> str:
+    """The sentence a user reads when the algorithm refuses to start."""
+    first = broken[0]
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    return f"SGL_SPEC cannot run on this SGLang: {first.name} {first.detail}{more}. `sgl-spec doctor` lists all."

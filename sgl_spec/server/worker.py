@@ -1,0 +1,232 @@
+"""One round of the running batch: draft, verify in one target forward, accept.
+
+SGLang's scheduler calls `forward_batch_generation` with a prefill or a decode batch. A prefill goes to the target as
+it is. A decode batch becomes a tree for each request, all of one width, verified by SGLang's own target worker in
+TARGET_VERIFY mode over the prefix RadixAttention has cached; the target's own token is sampled at every node, the
+path that agrees is kept, and its keys and values are moved to where a plain decode would have written them.
+
+The shape is that of SGLang's V2 workers (`ngram_worker.py`, `eagle_worker_v2.py`), so that a draft head can join
+before `build` and its KV catch-up after `accept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
+from sglang.kernels.ops.speculative.spec_tree import verify_tree_greedy_func
+from sglang.srt.layers.logprob_processor import compute_spec_logprobs
+from sglang.srt.layers.sampler import apply_custom_logit_processor
+from sglang.srt.managers.scheduler import GenerationBatchResult
+from sglang.srt.model_executor.forward_batch_info import ForwardMode
+from sglang.srt.observability.req_time_stats import set_time_batch
+from sglang.srt.runtime_context import get_device, get_spec
+from sglang.srt.sampling.penaltylib.repetition_penalty import apply_scaling_penalties
+from sglang.srt.speculative.base_spec_worker import BaseSpecWorker
+from sglang.srt.speculative.spec_utils import (
+    GrammarTree,
+    build_grammar_vocab_mask,
+    commit_mamba_states_after_verify,
+    move_accept_tokens_to_target_kvcache,
+    prepare_mamba_track_for_verify,
+)
+from sglang.srt.utils.async_probe import sanitize_nan_logits
+
+from sgl_spec.config import SpecConfig
+from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.flat_tree import FlatTree, flatten
+from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
+from sgl_spec.server import verify_input
+from sgl_spec.server.request_states import RequestStates
+from sgl_spec.server.sampler import row_params
+from sgl_spec.server.sampling import RowParams, target_tokens
+from sgl_spec.server.verify_input import TreeCarry, TreeVerifyInput
+
+
+class Accepted(NamedTuple):
+    """What a verify forward settled. Tensors on the device of the target.
+
+    predict: int32 [requests * width], the target's token at each node on an accepted path (0 elsewhere).
+    index: int32 [requests, width], the flat numbers of accepted nodes, root first, -1 after the last.
+    lengths: int32 [requests], tokens committed: accepted drafts and the bonus.
+    """
+
+    predict: torch.Tensor
+    index: torch.Tensor
+    lengths: torch.Tensor
+
+
+class SglSpecWorker(BaseSpecWorker):
+    """The worker SGLang creates for `--speculative-algorithm SGL_SPEC`."""
+
+    def __init__(self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> None:
+        super().__init__()
+        self._target_worker = target_worker
+        self._draft_worker = None
+        self.config = SpecConfig.from_environment()
+        self.width = int(get_spec().speculative_num_draft_tokens)
+        self.device = get_device().device
+        vocabulary = int(target_worker.model_runner.model_config.vocab_size)
+        budget = DraftBudget(max_drafts=max(self.width - 1, 0), min_gain=self.config.min_gain)
+        drafters = [LookupDrafter(max_index_tokens=self.config.max_index_tokens)]
+        self.requests = RequestStates(DraftPlanner(drafters, budget, vocab_size=vocabulary))
+
+    @property
+    def any_width(self) -> bool:
+        """Captured graphs have one width; without them every round may have its own."""
+        return self._target_worker.model_runner.decode_cuda_graph_runner is None
+
+    def alloc_memory_pool(self, **kwargs: Any) -> None:
+        self.req_to_token_pool, self.token_to_kv_pool_allocator = self._target_worker.get_memory_pool()
+
+    def clear_cache_pool(self) -> None:
+        """SGLang's /flush_cache. Our state belongs to running requests, of which there are none then."""
+        self.requests.clear()
+
+    def note_request_finished(self, *, rid: str, natural_stop: bool) -> None:
+        self.requests.finish(rid)
+
+    def forward_batch_generation(self, batch: Any, on_publish: Callable[[torch.Tensor], None] | None = None,
+                                 pp_proxy_tensors: Any = None) -> GenerationBatchResult:
+        if batch.forward_mode.is_decode():
+            result = self._decode_round(batch, pp_proxy_tensors)
+        else:
+            result = self._prefill(batch, pp_proxy_tensors)
+        if on_publish is not None:
+            on_publish(result.new_seq_lens)
+        return result
+
+    # ---- prefill ----------------------------------------------------------------------------------------------
+
+    def _prefill(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
+        if not batch.forward_mode.is_idle():
+            self._put_seeds(batch)
+        result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors)
+        result.accept_lens = torch.ones(len(batch.reqs), dtype=torch.int32, device=self.device)
+        result.new_seq_lens = batch.seq_lens.clone()
+        result.next_draft_input = TreeCarry(result.new_seq_lens)
+        result.speculative_num_draft_tokens = 1
+        return result
+
+    def _put_seeds(self, batch: Any) -> None:
+        seeds = self.requests.seeds(batch.reqs)
+        batch.sampling_info.sampling_seed = torch.tensor(seeds, dtype=torch.int64, device=self.device)
+
+    # ---- decode -----------------------------------------------------------------------------------------------
+
+    def _decode_round(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
+        set_time_batch(batch.reqs, "set_spec_draft_start_time", trace_only=True)
+        plans = self.requests.plan(batch.reqs)
+        width = max(len(plan.tree) for plan in plans) if self.any_width else self.width
+        trees = [flatten(plan.tree, width) for plan in plans]
+        set_time_batch(batch.reqs, "set_spec_draft_end_time", trace_only=True)
+
+        verify = self._prepare_verify(batch, trees)
+        result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors, is_verify=True)
+        accepted = self._accept(batch, verify, trees, result.logits_output)
+        self._settle_caches(batch, accepted, width)
+        if batch.return_logprob:
+            compute_spec_logprobs(batch, result.logits_output, accepted.predict, accept_index=accepted.index)
+        self.requests.commit(batch.reqs, plans, self._acceptances(accepted, plans, width))
+        batch.forward_mode = ForwardMode.DECODE
+        return self._decode_result(batch, result, accepted, width)
+
+    def _prepare_verify(self, batch: Any, trees: list[FlatTree]) -> TreeVerifyInput:
+        """Turn the decode batch into a verify batch. SGLang restores the batch's fields after the call."""
+        width = trees[0].width
+        verify = verify_input.build(trees, batch.seq_lens, full_mask=str(self.device) != "cpu")
+        batch.forward_mode = ForwardMode.TARGET_VERIFY
+        batch.input_ids = verify.draft_token
+        batch.out_cache_loc = assign_extend_cache_locs_func(
+            req_pool_indices=batch.req_pool_indices,
+            req_to_token=batch.req_to_token_pool.req_to_token,
+            start_offset=batch.seq_lens,
+            end_offset=batch.seq_lens + width,
+            batch_size=len(trees),
+            draft_token_num=width,
+            device=self.device,
+        )
+        prepare_mamba_track_for_verify(batch)
+        batch.spec_info = verify
+        return verify
+
+    def _accept(self, batch: Any, verify: TreeVerifyInput, trees: list[FlatTree], logits_output: Any) -> Accepted:
+        requests, width = len(trees), trees[0].width
+        logits = logits_output.next_token_logits
+        self._process_logits(batch, trees, logits)
+        target = target_tokens(logits, self._node_params(batch, width), verify.positions)
+        predict = torch.zeros(requests * width, dtype=torch.int32, device=self.device)
+        index = torch.full((requests, width), -1, dtype=torch.int32, device=self.device)
+        drafts = torch.empty(requests, dtype=torch.int32, device=self.device)
+        verify_tree_greedy_func(
+            predicts=predict, accept_index=index, accept_token_num=drafts,
+            candidates=verify.draft_token.view(requests, width), retrieve_index=verify.retrieve_index,
+            retrieve_next_token=verify.retrieve_next_token, retrieve_next_sibling=verify.retrieve_next_sibling,
+            target_predict=target.view(requests, width), topk=verify.tree_topk,
+        )  # fmt: skip
+        return Accepted(predict, index, drafts + 1)
+
+    def _node_params(self, batch: Any, width: int) -> RowParams:
+        self._put_seeds(batch)
+        return RowParams(*(v.repeat_interleave(width) for v in row_params(batch.sampling_info)))
+
+    def _process_logits(self, batch: Any, trees: list[FlatTree], logits: torch.Tensor) -> None:
+        """What the requests asked for, in place. Terms that depend on the path hold at the root, and whoever asked
+        for them has only a root (`abstain`)."""
+        info, width = batch.sampling_info, trees[0].width
+        sanitize_nan_logits(logits, "verify: target model logits")
+        if info.acc_additive_penalties is not None:
+            logits.add_(info.acc_additive_penalties.repeat_interleave(width, dim=0))
+        if info.acc_scaling_penalties is not None:
+            apply_scaling_penalties(logits, info.acc_scaling_penalties.repeat_interleave(width, dim=0))
+        if info.logit_bias is not None:
+            logits.add_(info.logit_bias.repeat_interleave(width, dim=0))
+        if batch.has_grammar:
+            mask = self._grammar_mask(batch, trees)
+            if mask is not None:
+                mask.apply(logits)
+        if info.has_custom_logit_processor:
+            apply_custom_logit_processor(logits, info, num_tokens_in_batch=width)
+
+    def _grammar_mask(self, batch: Any, trees: list[FlatTree]) -> Any:
+        """The grammar's mask at every node, by SGLang's own walk with rollback."""
+        child, sibling, tokens = (
+            torch.stack([torch.from_numpy(getattr(tree, name)) for tree in trees])
+            for name in ("next_child", "next_sibling", "tokens")
+        )
+        return build_grammar_vocab_mask(
+            reqs=batch.reqs, tree=GrammarTree.from_host(child, sibling, tokens), sampling_info=batch.sampling_info,
+            device=self.device, barrier=None,
+        )  # fmt: skip
+
+    def _settle_caches(self, batch: Any, accepted: Accepted, width: int) -> None:
+        commit_mamba_states_after_verify(self.target_worker, batch, accepted.lengths, accepted.index, width)
+        move_accept_tokens_to_target_kvcache(
+            batch, accepted.index, accepted.lengths - 1, self.token_to_kv_pool_allocator
+        )
+
+    def _acceptances(self, accepted: Accepted, plans: list[DraftPlan], width: int) -> list[Acceptance]:
+        """The accepted paths on the host: one copy, after which no plan needs the device."""
+        index, lengths, predict = (t.tolist() for t in (accepted.index, accepted.lengths, accepted.predict))
+        paths = []
+        for i in range(len(plans)):
+            flat = index[i][: lengths[i]]
+            paths.append(Acceptance(tuple(n - i * width for n in flat), tuple(predict[n] for n in flat)))
+        return paths
+
+    def _decode_result(self, batch: Any, result: Any, accepted: Accepted, width: int) -> GenerationBatchResult:
+        new_seq_lens = batch.seq_lens + accepted.lengths
+        return GenerationBatchResult(
+            logits_output=result.logits_output,
+            # Row stride = width; entries after a request's length are never read.
+            next_token_ids=accepted.predict[accepted.index.long()].flatten(),
+            can_run_cuda_graph=result.can_run_cuda_graph,
+            accept_lens=accepted.lengths,
+            new_seq_lens=new_seq_lens,
+            next_draft_input=TreeCarry(new_seq_lens),
+            speculative_num_draft_tokens=width,
+        )

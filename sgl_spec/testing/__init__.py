@@ -1,0 +1,8 @@
+"""Stand-ins for testing drafters: a target model without weights, and drafters that misbehave.
+
+    fake_target       a deterministic target over a small vocabulary
+    generation        plain decoding and decoding in rounds, over that target
+    hostile_drafters  drafters that must not change a single token
+
+Shipped with the package so that whoever writes a drafter can test it: see `generation.decode_in_rounds`.
+"""

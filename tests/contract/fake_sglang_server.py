@@ -1,0 +1,152 @@
+"""An HTTP server that speaks as much of SGLang's API as the frontend uses, and says whatever a test scripts.
+
+The shapes of its answers and errors are those of SGLang 0.5.23: `/generate` (one, batch, stream), `/model_info`,
+`/tokenize`, `{"error": {"message": ...}}` with a status, and an error event inside a stream.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = dict[str, Any]
+
+
+@dataclass
+class Fail(Exception):
+    """Raised by a script: answer with this status and message (or raw body), or drop the connection."""
+
+    status: int = 500
+    message: str = ""
+    raw: str | None = None
+    drop: bool = False
+
+
+def answer(text: str, **meta: Any) -> Answer:
+    """A `/generate` answer; one token a character, for tests that count."""
+    return {
+        "text": text,
+        "output_ids": [ord(char) for char in text],
+        "meta_info": {
+            "id": "r",
+            "prompt_tokens": 7,
+            "completion_tokens": len(text),
+            "cached_tokens": 3,
+            "finish_reason": {"type": "stop", "matched": None},
+            **meta,
+        },
+    }
+
+
+@dataclass
+class FakeServer:
+    """`generate` scripts the answer to each request; `requests` keeps what was posted to `/generate`."""
+
+    model_info: Any = field(default_factory=lambda: {"model_path": "some/model", "is_generation": True})
+    generate: Callable[[dict[str, Any]], Answer] = lambda body: answer("ok")
+    special_tokens: tuple[str, ...] = ()
+    stream_failure: Fail | None = None
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    def hints(self) -> list[Any]:
+        params = [body["sampling_params"].get("custom_params") for body in self.requests]
+        return [one["sgl_spec"] for one in params if one]
+
+    def respond(self, path: str, body: dict[str, Any]) -> Any:
+        if path == "/tokenize":
+            return {"count": 1 if body["prompt"] in self.special_tokens else 5}
+        if path != "/generate":
+            return {}
+        self.requests.append(body)
+        if isinstance(body.get("text"), list) or isinstance((body.get("input_ids") or [None])[0], list):
+            return [score(text) for text in body.get("text") or body["input_ids"]]
+        if body["sampling_params"]["max_new_tokens"] == 0:
+            return answer("")
+        return self.generate(body)
+
+
+def score(text: str) -> Answer:
+    """Log-probabilities of a prompt: the likelier the more letters "y" it ends in."""
+    ending = text[-3:]
+    entries = [[-1.0, 1, "?"]] + [[-0.1 if char == "y" else -5.0, 2, char] for char in ending]
+    return answer("", input_token_logprobs=entries, output_token_logprobs=[[-0.5, 3, "."]])
+
+
+@contextmanager
+def serving(server: FakeServer) -> Iterator[FakeServer]:
+    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{http.server_address[1]}"
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            server.headers.append(dict(self.headers))
+            if self.path not in ("/model_info", "/get_model_info"):
+                return self.say(404, {"detail": "Not Found"})
+            if isinstance(server.model_info, Fail):
+                return self.fail(server.model_info)
+            return self.say(200, server.model_info)
+
+        def do_POST(self) -> None:
+            server.headers.append(dict(self.headers))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            try:
+                result = server.respond(self.path, body)
+            except Fail as failure:
+                return self.fail(failure)
+            if body.get("stream"):
+                return self.stream(result)
+            return self.say(200, result)
+
+        def stream(self, result: Answer) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            text = result["text"]
+            half = {**result, "text": text[: len(text) // 2]}
+            self.event(half)
+            failure = server.stream_failure
+            if failure is None:
+                self.event(result)
+                self.wfile.write(b"data: [DONE]\n\n")
+            elif not failure.drop:
+                self.event({"error": {"message": failure.message}})
+
+        def event(self, value: Any) -> None:
+            self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
+
+        def fail(self, failure: Fail) -> None:
+            if failure.drop:
+                self.close_connection = True
+                self.connection.close()
+                return
+            body: Any = {"error": {"message": failure.message, "type": "BadRequest", "code": failure.status}}
+            self.say(failure.status, body, failure.raw)
+
+        def say(self, status: int, value: Any, raw: str | None = None) -> None:
+            payload = (json.dumps(value) if raw is None else raw).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+    return Handler

@@ -1,0 +1,117 @@
+"""Workloads from data files, on tiny synthetic files of the same shapes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sgl_spec.cli.bench.prompts import BUILDERS, build_prompts, list_lines
+from sgl_spec.errors import ConfigError
+
+
+def chat(message: str) -> str:
+    return f"<user>{message}</user>"
+
+
+def step(name: str) -> dict[str, str]:
+    return {"thought": f"think {name}", "action": f"Search[{name}]", "observation": f"saw {name}\n"}
+
+
+FILES = {
+    "sglang_react_hotpotqa_100.jsonl": [
+        {"Question: one?": [step("1a")]},
+        {"Question: two?": [step("2a")]},
+        {"Question: three?": [step("3a"), step("3b")]},
+        {"Question: four?": [step("4a")]},
+    ],
+    "mt_bench.jsonl": [{"turns": ["first turn", "second turn"]}, {"turns": ["other"]}],
+    "HumanEval.jsonl": [{"prompt": "def f():\n", "canonical_solution": "    return 1\n\n", "entry_point": "f"}],
+    "spec_bench.jsonl": [
+        {"category": "math", "turns": ["2 + 2"]},
+        {"category": "rag", "turns": ["passages and a question"]},
+    ],
+    "bfcl_v4_simple_python.jsonl": [
+        {"question": [[{"role": "user", "content": "area?"}]], "function": [{"name": "area", "parameters": {}}]}
+    ],
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name, rows in FILES.items():
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_react_shows_examples_and_the_trace_up_to_the_step(data):
+    prompts = build_prompts("react", data, chat, 10)
+    assert [prompt.id for prompt in prompts] == ["react-2-1", "react-2-2", "react-3-1"]
+    first, second, _ = prompts
+    assert first.text.startswith("Question: one?\nThought 1: think 1a\nAction 1: Search[1a]\nObservation 1: saw 1a\n")
+    assert first.text.endswith("\nQuestion: three?\nThought 1:")
+    assert second.text == first.text + " think 3a\nAction 1: Search[3a]\nObservation 1: saw 3a\nThought 2:"
+    assert "3b" not in second.text, "the answer must not be in the prompt"
+    assert "\nObservation" in second.stop
+
+
+def test_chat_takes_first_turns(data):
+    assert [prompt.text for prompt in build_prompts("chat", data, chat, 10)] == [chat("first turn"), chat("other")]
+
+
+def test_edit_shows_the_solved_function(data):
+    (prompt,) = build_prompts("edit", data, chat, 10)
+    assert "```python\ndef f():\n    return 1\n```" in prompt.text
+    assert "`f_v2`" in prompt.text
+
+
+def test_rag_takes_its_category_only(data):
+    assert [prompt.text for prompt in build_prompts("rag", data, chat, 10)] == [chat("passages and a question")]
+
+
+def test_json_shows_functions_and_request(data):
+    (prompt,) = build_prompts("json", data, chat, 10)
+    assert '"name": "area"' in prompt.text
+    assert prompt.text.endswith("Request: area?</user>")
+
+
+def test_copy_needs_no_files_and_is_the_same_everywhere():
+    (prompt,) = build_prompts("copy", None, chat, 1)
+    lines = list_lines(0)
+    assert len(lines) == 300
+    assert lines == list_lines(0)
+    assert lines != list_lines(1)
+    assert all(prompt.text.count(line) == (2 if line == lines[0] else 1) for line in lines)
+    assert prompt.text.endswith(lines[0] + "\n")
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_limit_is_a_prefix(data, name):
+    every = build_prompts(name, data, chat, 5)
+    assert build_prompts(name, data, chat, 1) == every[:1]
+    assert len({prompt.id for prompt in every}) == len(every)
+
+
+def test_unknown_workload_and_missing_folder_are_named(tmp_path):
+    with pytest.raises(ConfigError, match="'poems'; known workloads are react"):
+        build_prompts("poems", tmp_path, chat, 1)
+    with pytest.raises(ConfigError, match="--data DIR"):
+        build_prompts("chat", None, chat, 1)
+    with pytest.raises(ConfigError, match=r"mt_bench\.jsonl cannot be read"):
+        build_prompts("chat", tmp_path, chat, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line", "message"),
+    [
+        ("chat", "mt_bench.jsonl", "{", "line 1: not JSON"),
+        ("chat", "mt_bench.jsonl", "[1]", "line 1: expected a JSON object, got list"),
+        ("chat", "mt_bench.jsonl", '{"id": 1}', "line 1: the field 'turns' is missing"),
+        ("react", "sglang_react_hotpotqa_100.jsonl", '{"Question: q": [{"thought": "t"}]}', "line 1: expected one"),
+        ("rag", "spec_bench.jsonl", '{"category": "math"}', "has no prompt"),
+    ],
+)
+def test_bad_data_is_named_by_file_and_line(tmp_path, name, file, line, message):
+    (tmp_path / file).write_text(line + "\n")
+    with pytest.raises(ConfigError, match=message):
+        build_prompts(name, tmp_path, chat, 1)
