@@ -82,8 +82,8 @@ def prepare(progress: ProgressSink | None = None) -> Path:
 
 
 def cache_dir() -> Path:
-    """SGL_SPEC_CACHE, else XDG_CACHE_HOME/sgl_spec, else ~/.cache/sgl_spec."""
-    own = os.environ.get("SGL_SPEC_CACHE")
+    """SGLSPEC_CACHE, else XDG_CACHE_HOME/sgl_spec, else ~/.cache/sgl_spec."""
+    own = os.environ.get("SGLSPEC_CACHE")
     if own:
         return Path(own).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME")
@@ -172,7 +172,7 @@ def _check_space(cache: Path) -> None:
 def _disk_full(cache: Path, found: str) -> ModelPreparationError:
     return ModelPreparationError(
         f"The disk is too full for the bundled model: {cache} needs {NEEDED_BYTES // 2**20} MiB, {found}. "
-        f"Free some space, or name another folder in the environment variable SGL_SPEC_CACHE."
+        f"Free some space, or name another folder in the environment variable SGLSPEC_CACHE."
     )
 
 
@@ -310,7 +310,7 @@ def _disk_errors(cache: Path) -> Iterator[None]:
         if isinstance(error, OSError):
             raise ModelPreparationError(
                 f"The bundled model cannot be written to {cache}: {error}. "
-                f"Name a folder you may write to in the environment variable SGL_SPEC_CACHE."
+                f"Name a folder you may write to in the environment variable SGLSPEC_CACHE."
             ) from error
         raise ModelPreparationError(f"{GGUF_NAME} could not be converted: {type(error).__name__}: {error}") from error
 

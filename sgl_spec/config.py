@@ -1,7 +1,7 @@
 """Settings of the speculative backend: one frozen object, read at server start and never changed.
 
 Where it stands in a round: the budget of every plan comes from here. It reaches the server's processes through the
-environment variable SGL_SPEC_CONFIG (a JSON object, or the path of a file that holds one).
+environment variable SGLSPEC_CONFIG (a JSON object, or the path of a file that holds one).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from sgl_spec.errors import ConfigError
 
-CONFIG_VARIABLE = "SGL_SPEC_CONFIG"
+CONFIG_VARIABLE = "SGLSPEC_CONFIG"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SpecConfig:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> SpecConfig:
-        """Read SGL_SPEC_CONFIG; unset or empty means the defaults."""
+        """Read SGLSPEC_CONFIG; unset or empty means the defaults."""
         text = (os.environ if environment is None else environment).get(CONFIG_VARIABLE, "").strip()
         return cls.from_dict(_json_object(text)) if text else cls()
 

@@ -52,7 +52,7 @@ def _measured(modes: Sequence[Mode], rounds: int) -> tuple[Sample, ...]:
     accelerator = accelerator_name()
     _say("1/4 the bundled model")
     plan = FleetPlan(str(prepare()), accelerator is None, physical_cores())
-    _say(f"2/4 starting two servers on the {accelerator or 'CPU (about a minute)'}: one without speculation, one with")
+    _say(f"2/4 starting two servers on the {accelerator or 'CPU (a minute or two)'}: one without speculation, one with")
     with open_fleet(modes, plan) as servers:
         _say(f"3/4 running {len(workloads)} programs, each input on both servers in turns")
         return tuple(measure(workloads, servers, rounds, lambda text: _say(f"    {text}")))

@@ -85,7 +85,7 @@ def _serve(command: ServerCommand, log_file: Path | None) -> int:
     from sgl_spec.cli.server_process import ServerProcess, running
 
     server = ServerProcess(command, log_file)
-    with running([server]):
+    with running(server):
         server.wait_ready()
         print(ready_line(command, server.pid), flush=True)
         code = server.wait()

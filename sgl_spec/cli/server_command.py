@@ -80,15 +80,20 @@ def cpu_server_defaults(cores: int) -> CpuDefaults:
 
     The engine's switch must be in the environment before any sglang import, in every process. An idle scheduler
     otherwise spins on a core, which on a small machine falsifies every measurement of its neighbour. The token pool
-    is zero-filled at the start, and SGLang would size it to most of the memory: 13 GB, 40 seconds.
+    is zero-filled at the start, and SGLang would size it to most of the memory: 13 GB, 40 seconds. With the pool's size
+    given, the memory fraction only decides when SGLang refuses to start because other processes took memory meanwhile.
+    SGLang's overlap schedule is off with any speculation on a CPU; without speculation it gains nothing here, and stock
+    penalties lag one token behind in it, so plain decoding runs on the same schedule.
     """
     return CpuDefaults(
         env={"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": str(cores)},
         flags=(
             Flag("--device", ("--device", "cpu")),
             Flag("--sleep-on-idle", ("--sleep-on-idle",)),
+            Flag("--disable-overlap-schedule", ("--disable-overlap-schedule",)),
             Flag("--max-total-tokens", ("--max-total-tokens", "32768")),
             Flag("--max-running-requests", ("--max-running-requests", "16")),
+            Flag("--mem-fraction-static", ("--mem-fraction-static", "0.9")),
         ),
     )
 

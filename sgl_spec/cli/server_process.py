@@ -1,15 +1,13 @@
 """Runs one SGLang server as a child: start, wait until it answers, stop it with everything it started.
 
-The child gets its own process group, so a Ctrl-C in the terminal reaches only us and we decide the order of things.
-On Linux the kernel also ends it when we are killed without a chance to clean up.
+The server runs under `frontend.guard`, in its own process group: a Ctrl-C in the terminal then reaches only us and we
+decide the order of things, and when we are killed without a chance to clean up, the guard ends the server's whole tree.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -25,7 +23,6 @@ START_TIMEOUT_S = 600.0
 STOP_GRACE_S = 1.0
 POLL_S = 0.25
 LOG_LINES = 20
-PR_SET_PDEATHSIG = 1
 
 Waiting = Callable[[float], None]
 
@@ -45,20 +42,24 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The server's main process. Raises ServerUnavailable when it was never started."""
-        return self._started().pid
+        """The server's main process, below its guard. Raises ServerUnavailable when there is none."""
+        from sgl_spec.frontend.process_tree import descendants
+
+        family = descendants(self._started().pid)
+        if not family:
+            raise ServerUnavailable(self._told("The server is not running"))
+        return int(family[0].pid)
 
     def start(self) -> None:
-        """Starts the child and returns at once. Call it from the main thread (see `_die_with_parent`)."""
+        """Starts the server and returns at once."""
         with signals_held(), self._output() as output:
             self._process = subprocess.Popen(
-                self.command.argv,
+                [sys.executable, "-m", "sgl_spec.frontend.guard", str(os.getpid()), *self.command.argv],
                 env={**os.environ, **self.command.env},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # its end of file tells the guard to stop
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_child_setup(),
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S, waiting: Waiting | None = None) -> None:
@@ -121,16 +122,13 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def running(servers: list[ServerProcess]) -> Iterator[None]:
-    """Starts the servers together and stops them all on the way out, however that comes about."""
+def running(server: ServerProcess) -> Iterator[None]:
+    """Starts the server and stops it on the way out, however that comes about."""
     try:
-        for server in servers:
-            server.start()
+        server.start()
         yield
     finally:
-        with signals_held():
-            for server in servers:
-                server.stop()
+        server.stop()
 
 
 def tail(path: Path, lines: int = LOG_LINES) -> str:
@@ -154,25 +152,11 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _end_tree(process: subprocess.Popen[bytes]) -> None:
+def _end_tree(guard: subprocess.Popen[bytes]) -> None:
     from sgl_spec.frontend.process_tree import end_tree
 
-    end_tree(process.pid, grace=STOP_GRACE_S)
-    # When the server's main process died first, its children belong to init and only the group still names them.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _child_setup() -> Callable[[], None] | None:
-    """What the child does before it becomes the server; None where the system offers no such thing."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl  # looked up before the fork: the child must not load anything
-
-    def setup() -> None:
-        # The kernel ties this to the *thread* that started the child, hence "from the main thread".
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-    return setup
+    # The guard stays until its tree is gone: processes that lose their parent become its children, so all are found.
+    end_tree(guard.pid, grace=STOP_GRACE_S, itself=False)
+    assert guard.stdin is not None
+    guard.stdin.close()
+    guard.wait()

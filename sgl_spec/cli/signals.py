@@ -29,13 +29,25 @@ def raise_on_termination() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Holds Ctrl-C, SIGTERM and SIGHUP back while something must be finished; they arrive afterwards."""
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    """Holds Ctrl-C, SIGTERM and SIGHUP back while something must be finished; they arrive afterwards.
+
+    By handlers, not by a mask: a process started meanwhile would inherit the mask and be deaf to SIGTERM for good.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # What is ignored (`nohup`) stays ignored, here and in the processes we start.
+    listened = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    old = {number: signal.signal(number, lambda got, frame: came.append(got)) for number in listened}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -20,12 +20,15 @@ class DraftRequest(NamedTuple):
         prompt: token ids of the whole prompt (and of output already there when a request is resumed).
         program: the program that asks, from its hint.
         slot: which `gen` of that program, from its hint.
+        endings: tokens that end the request (end of text, stop tokens). They are never drafted: accepted inside a
+            run, one would be followed by tokens that the target alone would not have produced.
     """
 
     rid: str
     prompt: Sequence[int]
     program: str | None = None
     slot: str | None = None
+    endings: frozenset[int] = frozenset()
 
 
 class Drafter(Protocol):

@@ -64,6 +64,7 @@ class DraftPlanner:
         self._budget = budget
         self._vocab_size = _ANY_TOKEN if vocab_size is None else vocab_size
         self._counters: dict[str, SpecCounter] = {}
+        self._endings: dict[str, frozenset[int]] = {}
         self._failures: dict[str, int] = {}
 
     @property
@@ -74,6 +75,7 @@ class DraftPlanner:
     def start(self, request: DraftRequest) -> None:
         """A request begins, or begins again (after it was retracted, say) and keeps its counts."""
         self._counters.setdefault(request.rid, SpecCounter())
+        self._endings[request.rid] = request.endings
         self._tell(lambda drafter: drafter.start(request))
 
     def observe(self, rid: str, tokens: Sequence[int]) -> None:
@@ -113,6 +115,7 @@ class DraftPlanner:
 
     def _chains(self, rid: str, max_tokens: int, asked: list[Drafter]) -> Iterator[Chain]:
         """The chains of all drafters, noted in `asked`: when something fails, the last is at fault."""
+        endings = self._endings.get(rid, frozenset())
         for drafter in self._drafters:
             asked.append(drafter)
             proposed = drafter.propose(rid, max_tokens)
@@ -121,14 +124,20 @@ class DraftPlanner:
                     f"proposed {type(proposed).__name__}; it must be a list of at most {MAX_CHAINS}"
                 )
             for chain in proposed:
-                yield self._admitted(chain, max_tokens)
+                admitted = self._admitted(chain, max_tokens, endings)
+                if admitted.tokens or not chain.tokens:  # an empty proposal is the tree's to refuse
+                    yield admitted
 
-    def _admitted(self, chain: Chain, max_tokens: int) -> Chain:
-        """`chain`, cut to what could be used; what else makes a chain valid is checked by the tree."""
+    def _admitted(self, chain: Chain, max_tokens: int, endings: frozenset[int]) -> Chain:
+        """`chain`, cut to what could be used, and before the first token that ends the request; what else makes a
+        chain valid is checked by the tree."""
         if not isinstance(chain, Chain):
             raise DraftError(f"proposed a {type(chain).__name__}; it must be a Chain")
         if len(chain.tokens) > max_tokens:
             chain = Chain(chain.tokens[:max_tokens], chain.q[:max_tokens], chain.origin)
+        if not endings.isdisjoint(chain.tokens):
+            end = next(i for i, token in enumerate(chain.tokens) if token in endings)
+            chain = Chain(chain.tokens[:end], chain.q[:end], chain.origin)
         if max(chain.tokens, default=0) >= self._vocab_size:
             raise DraftError(f"proposed token {max(chain.tokens)}; the vocabulary has {self._vocab_size}")
         return chain
@@ -173,6 +182,7 @@ class DraftPlanner:
     def stop(self, rid: str) -> None:
         """The request is over. Also fine for one that never started."""
         self._counters.pop(rid, None)
+        self._endings.pop(rid, None)
         self._tell(lambda drafter: drafter.stop(rid))
 
     def _counter(self, rid: str) -> SpecCounter:

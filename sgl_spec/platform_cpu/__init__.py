@@ -11,5 +11,6 @@ Where it stands in a round: below everything; it computes the forward and knows 
     tree_ops          trees: building, linking and walking them
     pointwise_ops     rotary embedding and the sampling hash
     linear            linear layers whose rows do not depend on how many rows there are
-    reference         a slow twin of every op above, for the tests
+    activation        the same for activations
+    reference         a slow twin of every op above, for the tests; reference_slots has those of slots and trees
 """

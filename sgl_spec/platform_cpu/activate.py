@@ -36,13 +36,16 @@ def accelerator() -> str | None:
 
 
 def has_cpu_kernels() -> bool:
-    """Whether a `sgl_kernel` with SGLang's CPU functions is installed and loads."""
+    """Whether a `sgl_kernel` with SGLang's CPU functions is installed and loads. None other stays loaded."""
+    before = set(sys.modules)
     try:
-        return hasattr(importlib.import_module("sgl_kernel"), _CPU_OP)
-    except Exception:  # the CUDA wheel raises ImportError, OSError or worse where libcuda is missing
-        for name in [name for name in sys.modules if name.partition(".")[0] == "sgl_kernel"]:
-            del sys.modules[name]
-        return False
+        if hasattr(importlib.import_module("sgl_kernel"), _CPU_OP):
+            return True
+    except Exception as error:  # the CUDA wheel raises ImportError, OSError or worse where libcuda is missing
+        logger.debug("sgl_kernel does not load: %s", error)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sgl_kernel" and name not in before]:
+        del sys.modules[name]
+    return False
 
 
 def wanted() -> str | None:

@@ -1,8 +1,8 @@
-"""Registers the CPU platform's attention backend and its linear layers with SGLang.
+"""Registers the CPU platform's attention backend, its linear layers and activations with SGLang.
 
 Entry point of the group `sglang.srt.plugins`: runs once in every SGLang process, after `activate`. Where it stands
-in a round: nowhere; wiring. The two hooks below are the only places where SGLang is hooked rather than extended:
-it has no way to register another unquantised linear method.
+in a round: nowhere; wiring. The hooks below are the only places where SGLang is hooked rather than extended:
+it has no way to register another unquantised linear method or activation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 BACKEND_NAMES = ("torch_native", "intel_amx")
 LINEAR_APPLY = "sglang.srt.layers.quantization.unquant.UnquantizedLinearMethod.apply"
 LM_HEAD = "sglang.srt.layers.logits_processor.LogitsProcessor._compute_lm_head"
+ACTIVATIONS = tuple(f"sglang.srt.layers.activation.{name}.forward_native" for name in ("SiluAndMul", "GeluAndMul"))
 
 
 def _create_backend(runner: Any) -> Any:
@@ -36,9 +37,11 @@ def load() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from sgl_spec.platform_cpu import linear
+    from sgl_spec.platform_cpu import activation, linear
 
     for name in BACKEND_NAMES:
         register_attention_backend(name)(_create_backend)
     HookRegistry.register(LINEAR_APPLY, linear.apply_hook, HookType.AROUND)
     HookRegistry.register(LM_HEAD, linear.lm_head_hook, HookType.AROUND)
+    for name in ACTIVATIONS:
+        HookRegistry.register(name, activation.native_hook, HookType.AROUND)

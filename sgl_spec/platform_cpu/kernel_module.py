@@ -89,7 +89,8 @@ def _register_ops() -> None:
     global _library
     if _library is not None:
         return
-    _library = torch.library.Library(MODULE, "DEF")
+    # A fragment: a CUDA build of `sgl_kernel` that loaded, without a GPU to use, has defined the namespace already.
+    _library = torch.library.Library(MODULE, "FRAGMENT")
     for name, (schema, function) in OPS.items():
         _library.define(name + schema)
         # The two start-up ops take no tensor, so no backend key would select them.

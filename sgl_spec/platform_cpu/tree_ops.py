@@ -95,16 +95,17 @@ def _build(parents, selected, lengths, mask, positions, index, child, sibling, t
             parent[i] = -1 if i == 0 else 0
             if i > 0 and selected[b, i - 1] >= topk:
                 # A candidate's number // topk is its parent's place in parent_list, which holds candidate numbers.
+                # Where that parent was not selected the node has none and is linked from nowhere, as in SGLang.
+                parent[i] = -1
                 wanted = parents[b, selected[b, i - 1] // topk]
                 for j in range(width - 1):
                     if selected[b, j] == wanted:
                         parent[i] = j + 1
-            depth = 0
-            mask[b, i, i] = True
-            above = parent[i]
-            while above >= 0:
-                mask[b, i, above] = True
-                above = parent[above]
+            depth, node = 0, i
+            mask[b, i, 0] = True
+            while node > 0:
+                mask[b, i, node] = True
+                node = parent[node]
                 depth += 1
             positions[b * width + i] = lengths[b] + depth
             index[b, i] = b * width + i

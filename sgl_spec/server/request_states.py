@@ -48,6 +48,21 @@ def request_seed(req: Any) -> int:
     return int.from_bytes(hashlib.blake2b(req.rid.encode(), digest_size=8).digest(), "little") >> 1
 
 
+def draft_request(req: Any, hint: Hint) -> DraftRequest:
+    return DraftRequest(req.rid, list(req.origin_input_ids_unpadded), hint.program, hint.slot, endings(req))
+
+
+def endings(req: Any) -> frozenset[int]:
+    """The tokens SGLang ends `req` at (`Req._check_token_based_finish`)."""
+    params, tokenizer = req.sampling_params, req.tokenizer
+    if params.ignore_eos:
+        return frozenset()
+    tokens = {*(params.stop_token_ids or ()), *(req.eos_token_ids or ())}
+    if tokenizer is not None:
+        tokens |= {tokenizer.eos_token_id, *(tokenizer.additional_stop_token_ids or ())}
+    return frozenset(tokens)
+
+
 class RequestStates:
     """The states of all requests, by SGLang's request id."""
 
@@ -75,7 +90,7 @@ class RequestStates:
     def _first_sight(self, req: Any) -> RequestState:
         hint, ignored = self._read_hint(req)
         state = RequestState(req, hint, ignored, request_seed(req), Report(lambda: self._account(req.rid)))
-        self._planner.start(DraftRequest(req.rid, list(req.origin_input_ids_unpadded), hint.program, hint.slot))
+        self._planner.start(draft_request(req, hint))
         req.customized_info = {**(req.customized_info or {}), FIELD: state.report}
         return state
 
@@ -114,8 +129,7 @@ class RequestStates:
         output = state.req.output_ids
         if len(output) < state.observed:
             # Tokens were taken back: the drafters' indices only grow, so begin anew.
-            prompt = list(state.req.origin_input_ids_unpadded)
-            self._planner.start(DraftRequest(state.req.rid, prompt, state.hint.program, state.hint.slot))
+            self._planner.start(draft_request(state.req, state.hint))
             state.observed = 0
         if len(output) > state.observed:
             self._planner.observe(state.req.rid, list(output[state.observed :]))
@@ -140,9 +154,10 @@ class RequestStates:
         self.forget(rid)
 
     def forget(self, rid: str) -> None:
-        state = self._states.pop(rid, None)
+        state = self._states.get(rid)
         if state is not None:
-            state.report.close()
+            state.report.close()  # while the state it reads is still here
+            del self._states[rid]
             self._planner.stop(rid)
 
     def clear(self) -> None:

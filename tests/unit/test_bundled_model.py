@@ -54,7 +54,7 @@ def package(tmp_path, monkeypatch) -> Path:
 def converter(monkeypatch, tmp_path) -> FakeConverter:
     fake = FakeConverter()
     monkeypatch.setattr(bundled_model, "_convert", fake)
-    monkeypatch.setenv("SGL_SPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SGLSPEC_CACHE", str(tmp_path / "cache"))
     return fake
 
 
@@ -164,7 +164,7 @@ def test_too_little_space_is_seen_before_converting(package, converter, monkeypa
 
 def test_a_cache_that_is_a_file_is_one_sentence(package, converter, tmp_path):
     (tmp_path / "cache").write_text("not a folder")
-    with pytest.raises(ModelPreparationError, match="SGL_SPEC_CACHE"):
+    with pytest.raises(ModelPreparationError, match="SGLSPEC_CACHE"):
         prepare(lambda step: None)
 
 
@@ -202,10 +202,10 @@ def test_two_at_once_convert_once(package, converter):
 
 
 def test_where_the_cache_is(monkeypatch, tmp_path):
-    monkeypatch.delenv("SGL_SPEC_CACHE", raising=False)
+    monkeypatch.delenv("SGLSPEC_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert bundled_model.cache_dir() == Path.home() / ".cache" / "sgl_spec"
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert bundled_model.cache_dir() == Path("/xdg/sgl_spec")
-    monkeypatch.setenv("SGL_SPEC_CACHE", "/mine")
+    monkeypatch.setenv("SGLSPEC_CACHE", "/mine")
     assert bundled_model.cache_dir() == Path("/mine")

@@ -12,6 +12,7 @@ import pytest
 
 from sgl_spec import cli
 from sgl_spec.cli import doctor, model
+from sgl_spec.cli.signals import Terminated, raise_on_termination, signals_held
 from sgl_spec.errors import ModelPreparationError
 
 LIGHT = """
@@ -95,6 +96,23 @@ def test_sigterm_runs_cleanup_and_is_143(monkeypatch):
     assert cli.main(["model"]) == 143
     assert cleaned == [True]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_held_signal_arrives_afterwards_and_children_are_not_deaf():
+    steps = []
+
+    def work() -> None:
+        with raise_on_termination():
+            with signals_held():
+                signal.raise_signal(signal.SIGTERM)
+                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+                child.terminate()
+                steps.append(child.wait(20))
+            steps.append("not reached")
+
+    with pytest.raises(Terminated):
+        work()
+    assert steps == [-signal.SIGTERM]
 
 
 class Row:

@@ -138,7 +138,7 @@ def test_as_shell_can_be_pasted():
 
 def test_dry_run_prints_the_command_and_prepares_nothing(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(machine, "accelerator_name", lambda: None)
-    monkeypatch.setenv("SGL_SPEC_CACHE", str(tmp_path))
+    monkeypatch.setenv("SGLSPEC_CACHE", str(tmp_path))
     assert cli.main(["serve", "--dry-run", "--port", "4100", "--mem-fraction-static", "0.5", "--", "--tp=2"]) == 0
     captured = capsys.readouterr()
     words = shlex.split(captured.out)

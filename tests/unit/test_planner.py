@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -195,3 +196,21 @@ def test_unknown_requests_are_named_and_stop_is_idempotent():
     ):
         with pytest.raises(DraftError, match="rid 'r'"):
             call()
+
+
+def test_a_token_that_ends_the_request_is_never_drafted() -> None:
+    class Fixed:
+        origin = "fixed"
+
+        def start(self, request: DraftRequest) -> None: ...
+        def observe(self, rid: str, tokens: Sequence[int]) -> None: ...
+        def stop(self, rid: str) -> None: ...
+
+        def propose(self, rid: str, max_tokens: int) -> list[Chain]:
+            return [Chain((5, 6, 2, 7), (0.9,) * 4, "fixed"), Chain((2, 8), (0.05, 0.9), "fixed")]
+
+    planner = DraftPlanner([Fixed()], DraftBudget(max_drafts=8, min_gain=0.0))
+    planner.start(DraftRequest("r", (1,), endings=frozenset({2})))
+    plan = planner.plan("r", 1, room=100)
+    assert sorted(plan.tree.tokens[1:]) == [5, 6]
+    assert plan.abstain_reason is None

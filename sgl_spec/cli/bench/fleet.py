@@ -38,18 +38,21 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def open_fleet(modes: Sequence[Mode], plan: FleetPlan) -> Iterator[tuple[Server, ...]]:
-    """Starts a server per mode, waits until all answer, and stops them all on the way out.
+    """Starts a server per mode, each once the one before it answers, and stops them all on the way out.
+
+    Not all at once: a starting server takes the fall of free memory while it loads for its own use, and gives up when
+    a neighbour's loading leaves "no memory" for its cache.
 
     Raises:
         ServerUnavailable: one of them did not come up; the message holds the end of its log.
     """
     servers = tuple(Server(mode, _command(mode, plan)) for mode in modes)
-    with tempfile.TemporaryDirectory(prefix="sgl-spec-") as logs:
-        processes = [ServerProcess(server.command, Path(logs) / f"{server.mode.name}.log") for server in servers]
-        with running(processes):
-            for server, process in zip(servers, processes, strict=True):
-                _wait(server, process)
-            yield servers
+    with tempfile.TemporaryDirectory(prefix="sgl-spec-") as logs, contextlib.ExitStack() as stack:
+        for server in servers:
+            process = ServerProcess(server.command, Path(logs) / f"{server.mode.name}.log")
+            stack.enter_context(running(process))
+            _wait(server, process)
+        yield servers
 
 
 def _command(mode: Mode, plan: FleetPlan) -> ServerCommand:
@@ -58,7 +61,7 @@ def _command(mode: Mode, plan: FleetPlan) -> ServerCommand:
 
 
 def _wait(server: Server, process: ServerProcess) -> None:
-    shown = -10.0
+    shown = 0.0
 
     def waiting(seconds: float) -> None:
         nonlocal shown

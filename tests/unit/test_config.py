@@ -1,0 +1,55 @@
+"""Settings: unknown names, wrong types and ranges are refused with the field, the value and what would be right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sgl_spec import ConfigError, SpecConfig
+
+
+def test_defaults_when_the_environment_says_nothing() -> None:
+    assert SpecConfig.from_environment({}) == SpecConfig()
+
+
+def test_reads_json_from_the_variable_and_from_a_file(tmp_path: Path) -> None:
+    wanted = SpecConfig(width=8, min_gain=0.1)
+    assert SpecConfig.from_environment({"SGLSPEC_CONFIG": wanted.to_json()}) == wanted
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps({"width": 8, "min_gain": 0.1}))
+    assert SpecConfig.from_environment({"SGLSPEC_CONFIG": str(file)}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"widht": 8}, "unknown setting 'widht'; the settings are width, min_gain"),
+        ({"width": 0}, "width = 0: wanted a whole number from 1 to 256"),
+        ({"width": 2.5}, "width = 2.5"),
+        ({"width": True}, "width = True"),
+        ({"min_gain": 1.0}, "min_gain = 1.0"),
+        ({"min_gain": "high"}, "min_gain = 'high'"),
+        ({"max_index_tokens": 1}, "max_index_tokens = 1"),
+    ],
+)
+def test_refuses(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SpecConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{nonsense", "does not hold JSON"), ("/no/such/file.json", "cannot be read")],
+)
+def test_refuses_what_it_cannot_read(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SpecConfig.from_environment({"SGLSPEC_CONFIG": text})
+
+
+def test_refuses_a_list(tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    file.write_text("[1]")
+    with pytest.raises(ConfigError, match="holds a JSON list"):
+        SpecConfig.from_environment({"SGLSPEC_CONFIG": str(file)})
