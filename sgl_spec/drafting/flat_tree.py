@@ -51,9 +51,7 @@ def flatten(tree: DraftTree, width: int) -> FlatTree:
     """
     size = len(tree)
     if width < size:
-        raise DraftError(
-            f"width is {width}; this tree has {size} nodes with its root and needs at least that"
-        )
+        raise DraftError(f"width is {width}; this tree has {size} nodes with its root and needs at least that")
     zeros, no_nodes = [0] * (width - size), [NO_NODE] * (width - size)
     links = _links(tree)
     columns = [
@@ -109,9 +107,7 @@ def unflatten(flat: FlatTree) -> DraftTree:
         parent = int(flat.parents[node])
         tree.graft(Chain((int(flat.tokens[node]),), (_rank_q(flat, node),), "flat"), under=parent)
         if len(tree) != node + 1 or parent >= node:
-            raise DraftError(
-                f"node {node} with parent {parent} repeats a sibling's token or precedes its parent"
-            )
+            raise DraftError(f"node {node} with parent {parent} repeats a sibling's token or precedes its parent")
     return tree
 
 

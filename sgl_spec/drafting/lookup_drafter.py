@@ -126,9 +126,7 @@ class _Search:
             state = link[state]
             length = all_length[state]
 
-    def _offer_several(
-        self, parent: int, state: int, length: int, a: float, share: float, seen: set[int]
-    ) -> float:
+    def _offer_several(self, parent: int, state: int, length: int, a: float, share: float, seen: set[int]) -> float:
         """Offer the tokens that followed a context, together worth `share`; returns what was given away."""
         _, _, end, times, first_token, target, more = self._columns
         ways = {first_token[state]: target[state], **more[state]}

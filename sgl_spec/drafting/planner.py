@@ -57,9 +57,7 @@ class DraftPlanner:
             server should give it: an id beyond the embedding table brings a GPU process down.
     """
 
-    def __init__(
-        self, drafters: Sequence[Drafter], budget: DraftBudget, *, vocab_size: int | None = None
-    ) -> None:
+    def __init__(self, drafters: Sequence[Drafter], budget: DraftBudget, *, vocab_size: int | None = None) -> None:
         self._drafters = tuple(drafters)
         self._budget = budget
         self._vocab_size = _ANY_TOKEN if vocab_size is None else vocab_size
@@ -120,9 +118,7 @@ class DraftPlanner:
             asked.append(drafter)
             proposed = drafter.propose(rid, max_tokens)
             if type(proposed) is not list or len(proposed) > MAX_CHAINS:
-                raise DraftError(
-                    f"proposed {type(proposed).__name__}; it must be a list of at most {MAX_CHAINS}"
-                )
+                raise DraftError(f"proposed {type(proposed).__name__}; it must be a list of at most {MAX_CHAINS}")
             for chain in proposed:
                 admitted = self._admitted(chain, max_tokens, endings)
                 if admitted.tokens or not chain.tokens:  # an empty proposal is the tree's to refuse

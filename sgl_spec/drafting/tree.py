@@ -205,9 +205,7 @@ class DraftTree:
         kept.depths = [self.depths[node] for node in order]
         kept.origins = [self.origins[node] for node in order]
         kept._evidence = list(weights.q)
-        kept._opinions = {
-            renamed[node]: dict(known) for node, known in self._opinions.items() if node in renamed
-        }
+        kept._opinions = {renamed[node]: dict(known) for node, known in self._opinions.items() if node in renamed}
         kept._weights = weights
         kept._children = None
         return kept

@@ -47,7 +47,9 @@ def causal_rows(request: Ints, lengths: Ints, extends: Ints) -> Rows:
     return Rows(request[per_row], prefix, np.zeros(rows + 1, np.int64), np.zeros(0, np.int64), _tiles(extends))
 
 
-def tree_rows(request: Ints, lengths: Ints, width: int, mask: npt.NDArray[np.bool_], table: npt.NDArray[np.int32]) -> Rows:
+def tree_rows(
+    request: Ints, lengths: Ints, width: int, mask: npt.NDArray[np.bool_], table: npt.NDArray[np.int32]
+) -> Rows:
     """`width` rows for each request, row i seeing the rows j of its request with mask[b, i, j].
 
     Parents precede children in a tree's order, so increasing j is position order along a path.
@@ -86,8 +88,17 @@ def _indices(tensor: torch.Tensor) -> Ints:
     return tensor.to(torch.int64).numpy()
 
 
-def run(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, rows: Rows,
-        scale: float, cap: float, window: int, out: torch.Tensor) -> None:
+def run(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    table: torch.Tensor,
+    rows: Rows,
+    scale: float,
+    cap: float,
+    window: int,
+    out: torch.Tensor,
+) -> None:
     """Attend every row and write `out` ([rows, heads, value_dim], the model's dtype)."""
     if len(rows.request) == 0:
         return

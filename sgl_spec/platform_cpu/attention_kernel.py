@@ -148,8 +148,22 @@ def _limit_scores(scores, length, first, scale, cap):  # type: ignore[no-untyped
 
 
 @njit(parallel=True, cache=True)
-def attend(query, keys, values, table, row_request, row_prefix, path_start, path_slots,
-           tile_start, head_split, scale, cap, window, out):  # type: ignore[no-untyped-def]
+def attend(
+    query,
+    keys,
+    values,
+    table,
+    row_request,
+    row_prefix,
+    path_start,
+    path_slots,
+    tile_start,
+    head_split,
+    scale,
+    cap,
+    window,
+    out,
+):  # type: ignore[no-untyped-def]
     """Attention of every query row over its prefix and its path.
 
     Args:
@@ -208,7 +222,7 @@ def attend(query, keys, values, table, row_request, row_prefix, path_start, path
                     _widen(keys, path_slots[path_start[row] + start + k], kv_head, block[k], block_bits[k])
                 for h in range(per_item):
                     line = (row - begin) * per_item + h
-                    _score_block(query[row, first_head + h], block, count, scores[line, prefix + start:])
+                    _score_block(query[row, first_head + h], block, count, scores[line, prefix + start :])
             first = max(0, prefix + length - window) if window > 0 else 0
             for h in range(per_item):
                 line = (row - begin) * per_item + h
@@ -233,7 +247,7 @@ def attend(query, keys, values, table, row_request, row_prefix, path_start, path
                     _widen(values, path_slots[path_start[row] + start + k], kv_head, value_block[k], value_bits[k])
                 for h in range(per_item):
                     line = (row - begin) * per_item + h
-                    _accumulate_block(scores[line, prefix + start:], value_block, count, totals[line])
+                    _accumulate_block(scores[line, prefix + start :], value_block, count, totals[line])
             for h in range(per_item):
                 line = (row - begin) * per_item + h
                 total = out[row, first_head + h, 0]

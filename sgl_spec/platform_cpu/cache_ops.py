@@ -23,32 +23,56 @@ def _spans(start: torch.Tensor, end: torch.Tensor) -> tuple[torch.Tensor, torch.
     return owner, position
 
 
-def assign_extend_cache_locs_cpu(req_pool_indices: torch.Tensor, req_to_token: torch.Tensor, start: torch.Tensor,
-                                 end: torch.Tensor, out_cache_loc: torch.Tensor, pool_len: int) -> None:
+def assign_extend_cache_locs_cpu(
+    req_pool_indices: torch.Tensor,
+    req_to_token: torch.Tensor,
+    start: torch.Tensor,
+    end: torch.Tensor,
+    out_cache_loc: torch.Tensor,
+    pool_len: int,
+) -> None:
     """out_cache_loc = the slots of positions [start_i, end_i) of each request, packed. pool_len is not needed."""
     owner, position = _spans(start, end)
     slots = req_to_token[req_pool_indices.to(torch.int64)[owner], position]
     out_cache_loc[: len(slots)] = slots.to(out_cache_loc.dtype)
 
 
-def assign_req_to_token_pool_cpu(req_pool_indices: torch.Tensor, req_to_token: torch.Tensor, start: torch.Tensor,
-                                 end: torch.Tensor, out_cache_loc: torch.Tensor, pool_len: int) -> None:
+def assign_req_to_token_pool_cpu(
+    req_pool_indices: torch.Tensor,
+    req_to_token: torch.Tensor,
+    start: torch.Tensor,
+    end: torch.Tensor,
+    out_cache_loc: torch.Tensor,
+    pool_len: int,
+) -> None:
     """The inverse: req_to_token at positions [start_i, end_i) of each request = the packed slots."""
     owner, position = _spans(start, end)
     slots = out_cache_loc[: len(owner)].to(req_to_token.dtype)
     req_to_token[req_pool_indices.to(torch.int64)[owner], position] = slots
 
 
-def assign_draft_cache_locs_contiguous_cpu(req_pool_indices: torch.Tensor, req_to_token: torch.Tensor,
-                                           seq_lens: torch.Tensor, out_cache_loc: torch.Tensor, pool_len: int,
-                                           topk: int, num_steps: int) -> None:
+def assign_draft_cache_locs_contiguous_cpu(
+    req_pool_indices: torch.Tensor,
+    req_to_token: torch.Tensor,
+    seq_lens: torch.Tensor,
+    out_cache_loc: torch.Tensor,
+    pool_len: int,
+    topk: int,
+    num_steps: int,
+) -> None:
     """out_cache_loc = the topk * num_steps slots after each request's length, for the draft head's steps."""
     start = seq_lens.to(torch.int64)
     assign_extend_cache_locs_cpu(req_pool_indices, req_to_token, start, start + topk * num_steps, out_cache_loc, 0)
 
 
-def build_draft_decode_metadata_cpu(req_to_token: torch.Tensor, req_pool_indices: torch.Tensor,
-                                    seq_lens: torch.Tensor, topk: int, num_steps: int, pool_len: int) -> torch.Tensor:
+def build_draft_decode_metadata_cpu(
+    req_to_token: torch.Tensor,
+    req_pool_indices: torch.Tensor,
+    seq_lens: torch.Tensor,
+    topk: int,
+    num_steps: int,
+    pool_len: int,
+) -> torch.Tensor:
     """A slot table [requests * topk, longest + num_steps] whose row (b, k) is the prefix of b, then branch k's steps.
 
     Branch k's slots are positions [length + k * num_steps, length + (k + 1) * num_steps) of the request.
@@ -62,16 +86,18 @@ def build_draft_decode_metadata_cpu(req_to_token: torch.Tensor, req_pool_indices
     return req_to_token[request[:, None], source].contiguous()
 
 
-def fill_accept_out_cache_loc_cpu(accept_index: torch.Tensor, out_cache_loc: torch.Tensor,
-                                  accept_out_cache_loc: torch.Tensor) -> None:
+def fill_accept_out_cache_loc_cpu(
+    accept_index: torch.Tensor, out_cache_loc: torch.Tensor, accept_out_cache_loc: torch.Tensor
+) -> None:
     """accept_out_cache_loc = the slots of the accepted nodes, packed in order (accept_index is -1 where unused)."""
     flat = accept_index.flatten()
     used = flat[flat >= 0].to(torch.int64)
     accept_out_cache_loc[: len(used)] = out_cache_loc[used].to(accept_out_cache_loc.dtype)
 
 
-def fill_bonus_tokens_cpu(accept_tokens: torch.Tensor, accept_lens: torch.Tensor, bonus_tokens: torch.Tensor,
-                          accept_stride: int) -> None:
+def fill_bonus_tokens_cpu(
+    accept_tokens: torch.Tensor, accept_lens: torch.Tensor, bonus_tokens: torch.Tensor, accept_stride: int
+) -> None:
     """bonus_tokens[i] = the last accepted token of request i; accept_lens counts it."""
     last = torch.arange(len(accept_lens)) * accept_stride + accept_lens.to(torch.int64) - 1
     bonus_tokens.copy_(accept_tokens.flatten()[last].to(bonus_tokens.dtype))
@@ -81,8 +107,9 @@ def _buffer(address: int, length: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer((ctypes.c_uint8 * length).from_address(address), dtype=np.uint8)
 
 
-def copy_all_layer_kv_cache_cpu(data_ptrs: torch.Tensor, strides: torch.Tensor, tgt_loc: torch.Tensor,
-                                src_loc: torch.Tensor) -> None:
+def copy_all_layer_kv_cache_cpu(
+    data_ptrs: torch.Tensor, strides: torch.Tensor, tgt_loc: torch.Tensor, src_loc: torch.Tensor
+) -> None:
     """Copy slot src_loc[i] to slot tgt_loc[i] in every layer's key and value buffer.
 
     data_ptrs: address of each buffer; strides: bytes of one slot in each. All sources are read before any target

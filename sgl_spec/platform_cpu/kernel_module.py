@@ -102,7 +102,9 @@ def install() -> None:
     """Put the module in place and register its ops. Errors if another `sgl_kernel` is loaded in this process."""
     loaded = sys.modules.get(MODULE)
     if loaded is not None and not is_installed():
-        raise PlatformError(f"{MODULE} is already loaded from {loaded.__file__}; the CPU platform cannot stand in for it")
+        raise PlatformError(
+            f"{MODULE} is already loaded from {loaded.__file__}; the CPU platform cannot stand in for it"
+        )
     module = _module(MODULE, FUNCTIONS)
     module.speculative = _module(f"{MODULE}.speculative", SPECULATIVE_FUNCTIONS)  # type: ignore[attr-defined]
     _register_ops()

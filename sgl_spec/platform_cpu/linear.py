@@ -126,16 +126,18 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     return out.view(*x.shape[:-1], weight.shape[0])
 
 
-def apply_hook(original: Callable[..., torch.Tensor], method: Any, layer: Any, x: torch.Tensor,
-               bias: torch.Tensor | None = None) -> torch.Tensor:
+def apply_hook(
+    original: Callable[..., torch.Tensor], method: Any, layer: Any, x: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
     """Around SGLang's `UnquantizedLinearMethod.apply`: CPU tensors go through `linear`."""
     if x.device.type != "cpu" or getattr(layer, "use_intel_amx_backend", False):
         return original(method, layer, x, bias)
     return linear(x, layer.weight, bias)
 
 
-def lm_head_hook(original: Callable[..., torch.Tensor], processor: Any, hidden: torch.Tensor, lm_head: Any,
-                 *args: Any, **kwargs: Any) -> torch.Tensor:
+def lm_head_hook(
+    original: Callable[..., torch.Tensor], processor: Any, hidden: torch.Tensor, lm_head: Any, *args: Any, **kwargs: Any
+) -> torch.Tensor:
     """Around SGLang's `LogitsProcessor._compute_lm_head`: pads the rows it multiplies."""
     weight = getattr(lm_head, "weight", None)
     if hidden.device.type != "cpu" or weight is None:

@@ -21,8 +21,14 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, head_size: in
     return torch.cat((turned, rest), -1).view(x.shape)
 
 
-def rotary_embedding_cpu(positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor, head_size: int,
-                         cos_sin_cache: torch.Tensor, is_neox: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def rotary_embedding_cpu(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    head_size: int,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotary position embedding (Su et al., arXiv 2104.09864).
 
     positions [rows]; query, key [rows, heads * head_size]; cos_sin_cache [positions, rotary_dim], cosines first.

@@ -34,9 +34,16 @@ def _walk(predicts, accept_index, accept_num, candidates, index, child, sibling,
         accept_num[b] = accepted
 
 
-def verify_tree_greedy_cpu(predicts: torch.Tensor, accept_index: torch.Tensor, accept_token_num: torch.Tensor,
-                           candidates: torch.Tensor, retrive_index: torch.Tensor, retrive_next_token: torch.Tensor,
-                           retrive_next_sibling: torch.Tensor, target_predict: torch.Tensor) -> None:
+def verify_tree_greedy_cpu(
+    predicts: torch.Tensor,
+    accept_index: torch.Tensor,
+    accept_token_num: torch.Tensor,
+    candidates: torch.Tensor,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    target_predict: torch.Tensor,
+) -> None:
     """Follow the target's token from the root as long as a child carries it.
 
     candidates, target_predict, retrive_*: [requests, width]; accept_index: [requests, depth], -1 beforehand,
@@ -76,9 +83,16 @@ def _reconstruct(mask, lengths, positions, index, child, sibling):  # type: igno
         _link(parent, child[b], sibling[b])
 
 
-def reconstruct_indices_from_tree_mask(tree_mask: torch.Tensor, seq_len: torch.Tensor, positions: torch.Tensor,
-                                       retrive_index: torch.Tensor, retrive_next_token: torch.Tensor,
-                                       retrive_next_sibling: torch.Tensor, batch: int, width: int) -> None:
+def reconstruct_indices_from_tree_mask(
+    tree_mask: torch.Tensor,
+    seq_len: torch.Tensor,
+    positions: torch.Tensor,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    batch: int,
+    width: int,
+) -> None:
     """Positions and links of trees given as ancestor masks (bool, flat [batch, width, width])."""
     mask = tree_mask[: batch * width * width].view(batch, width, width)
     _reconstruct(mask.numpy(), seq_len.numpy(), positions.numpy(), retrive_index.numpy(),
@@ -112,10 +126,20 @@ def _build(parents, selected, lengths, mask, positions, index, child, sibling, t
         _link(parent, child[b], sibling[b])
 
 
-def build_tree_kernel_efficient_cpu(parent_list: torch.Tensor, selected_index: torch.Tensor, seq_lens: torch.Tensor,
-                                    tree_mask: torch.Tensor, positions: torch.Tensor, retrive_index: torch.Tensor,
-                                    retrive_next_token: torch.Tensor, retrive_next_sibling: torch.Tensor, topk: int,
-                                    depth: int, width: int, tree_mask_mode: int) -> None:
+def build_tree_kernel_efficient_cpu(
+    parent_list: torch.Tensor,
+    selected_index: torch.Tensor,
+    seq_lens: torch.Tensor,
+    tree_mask: torch.Tensor,
+    positions: torch.Tensor,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    topk: int,
+    depth: int,
+    width: int,
+    tree_mask_mode: int,
+) -> None:
     """The tree of the candidates an EAGLE head selected (EAGLE-2, section 4.2, as SGLang numbers them).
 
     selected_index: [requests, width - 1], increasing candidate numbers; parent_list: [requests, parents].

@@ -104,7 +104,9 @@ class RequestStates:
         reason = read.ignored or "malformed"
         count = self.ignored_hints[reason] = self.ignored_hints.get(reason, 0) + 1
         if count == 1:
-            logger.warning("a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, req.rid)
+            logger.warning(
+                "a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, req.rid
+            )
         return Hint(), reason
 
     def seeds(self, reqs: Sequence[Any]) -> list[int]:

@@ -36,8 +36,9 @@ class SeededSampler(Sampler):
         # Custom processors change the logits in place, so they run once: in `forward` above when it needs them.
         return logits if self._chosen is not None else super()._preprocess_logits(logits, sampling_info)
 
-    def _sample_from_probs(self, probs: torch.Tensor, sampling_info: Any, positions: torch.Tensor,
-                           simple_sampling_case: bool) -> Any:
+    def _sample_from_probs(
+        self, probs: torch.Tensor, sampling_info: Any, positions: torch.Tensor, simple_sampling_case: bool
+    ) -> Any:
         if self._chosen is None:
             return super()._sample_from_probs(probs, sampling_info, positions, simple_sampling_case)
         return self._chosen.to(torch.int32), None

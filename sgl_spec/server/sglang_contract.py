@@ -110,6 +110,8 @@ PLATFORM_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.layers.quantization.unquant:UnquantizedLinearMethod.apply", OVERRIDE, ("layer", "x", "bias")),
     Name("sglang.srt.layers.logits_processor:LogitsProcessor._compute_lm_head", OVERRIDE,
          ("hidden_states", "lm_head", "embedding_bias")),
+    Name("sglang.srt.layers.activation:SiluAndMul.forward_native", OVERRIDE, ("x",)),
+    Name("sglang.srt.layers.activation:GeluAndMul.forward_native", OVERRIDE, ("x",)),
     Name("sglang.srt.plugins.hook_registry:HookRegistry.register", CALL),
 )  # fmt: skip
 

@@ -90,8 +90,9 @@ class SglSpecWorker(BaseSpecWorker):
     def note_request_finished(self, *, rid: str, natural_stop: bool) -> None:
         self.requests.finish(rid)
 
-    def forward_batch_generation(self, batch: Any, on_publish: Callable[[torch.Tensor], None] | None = None,
-                                 pp_proxy_tensors: Any = None) -> GenerationBatchResult:
+    def forward_batch_generation(
+        self, batch: Any, on_publish: Callable[[torch.Tensor], None] | None = None, pp_proxy_tensors: Any = None
+    ) -> GenerationBatchResult:
         if batch.forward_mode.is_decode():
             result = self._decode_round(batch, pp_proxy_tensors)
         else:

@@ -26,9 +26,7 @@ class FakeTarget:
         salt: another number is another model.
     """
 
-    def __init__(
-        self, vocab_size: int, context: int | None = None, sharpness: float = 2.0, salt: int = 0
-    ) -> None:
+    def __init__(self, vocab_size: int, context: int | None = None, sharpness: float = 2.0, salt: int = 0) -> None:
         self.vocab_size = vocab_size
         self._context = context
         self._sharpness = sharpness

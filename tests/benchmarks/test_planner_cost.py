@@ -26,14 +26,10 @@ WIDTH = 16
 def text(seed: int) -> list[int]:
     """Token ids with the repetition of agent traces: Zipf-like words, many in phrases that come again."""
     generator = random.Random(seed)
-    phrases = [
-        [int(generator.paretovariate(0.9)) for _ in range(generator.randint(3, 20))] for _ in range(60)
-    ]
+    phrases = [[int(generator.paretovariate(0.9)) for _ in range(generator.randint(3, 20))] for _ in range(60)]
     tokens: list[int] = []
     while len(tokens) < CONTEXT:
-        tokens += (
-            generator.choice(phrases) if generator.random() < 0.6 else [int(generator.paretovariate(0.5))]
-        )
+        tokens += generator.choice(phrases) if generator.random() < 0.6 else [int(generator.paretovariate(0.5))]
     return [token % 49_152 for token in tokens[:CONTEXT]]
 
 

@@ -167,9 +167,7 @@ def test_sampled_takes_each_nodes_own_token_at_its_own_position(seed, position):
     for step, (node, token) in enumerate(zip(*accepted, strict=True)):
         assert token == sample_token(logits[node], seed, position + step, 0.8, -1, 0.95, 0.0)
         assert flat.depths[node] == step
-    assert all(
-        flat.tokens[node] == token for node, token in zip(accepted.nodes[1:], accepted.tokens, strict=False)
-    )
+    assert all(flat.tokens[node] == token for node, token in zip(accepted.nodes[1:], accepted.tokens, strict=False))
     last_children = [v for v in range(flat.size) if flat.parents[v] == accepted.nodes[-1]]
     assert accepted.tokens[-1] not in flat.tokens[last_children]
 

@@ -202,9 +202,7 @@ def test_combine_is_graft_and_prune(chain_list):
     assert combine(chain_list, 99, budget).nodes == grown(chain_list).pruned(5, 0.1).nodes
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"max_drafts": -1}, {"min_gain": -0.1}, {"min_gain": 1.5}, {"min_gain": math.nan}]
-)
+@pytest.mark.parametrize("wrong", [{"max_drafts": -1}, {"min_gain": -0.1}, {"min_gain": 1.5}, {"min_gain": math.nan}])
 def test_budget_refuses(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         DraftBudget(**wrong)

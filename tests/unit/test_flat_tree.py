@@ -33,9 +33,7 @@ def test_round_trip(tree, padding):
     again = unflatten(flat)
     assert (again.root_token, again.tokens) == (tree.root_token, tree.tokens)
     assert (again.parents, again.depths) == (tree.parents, tree.depths)
-    assert [again.children(node) for node in range(len(again))] == [
-        tree.children(n) for n in range(len(tree))
-    ]
+    assert [again.children(node) for node in range(len(again))] == [tree.children(n) for n in range(len(tree))]
     assert same(flatten(again, flat.width), flat)
 
 

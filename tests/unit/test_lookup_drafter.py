@@ -159,8 +159,7 @@ def test_priors_rise_with_the_match_and_are_probabilities():
 def listed_items() -> str:
     colours, things = ("red", "green", "blue", "amber"), ("box", "lamp", "chair")
     return "".join(
-        f"item {n * 7919 % 10007}: {colours[n % 4]} {things[n * n % 3]}, weighs {n * 31 % 97} kg\n"
-        for n in range(300)
+        f"item {n * 7919 % 10007}: {colours[n % 4]} {things[n * n % 3]}, weighs {n * 31 % 97} kg\n" for n in range(300)
     )
 
 

@@ -58,9 +58,7 @@ class ClairvoyantDrafter:
         tokens = decode_alone(self._target, self._text, max_tokens, self._sampling)
         if self._lie_at < len(tokens):
             tokens[self._lie_at] = (tokens[self._lie_at] + 1) % VOCABULARY
-        sibling = Chain(
-            ((tokens[0] + 3) % VOCABULARY, *tokens[1:]), (0.2,) + (0.9,) * (len(tokens) - 1), "sibling"
-        )
+        sibling = Chain(((tokens[0] + 3) % VOCABULARY, *tokens[1:]), (0.2,) + (0.9,) * (len(tokens) - 1), "sibling")
         return [sibling, Chain(tuple(tokens), (0.7,) + (0.9,) * (len(tokens) - 1), self.origin)]
 
     def stop(self, rid):
