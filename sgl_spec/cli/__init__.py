@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 
 from sgl_spec.cli import bench, demo, doctor, model, run, serve
@@ -31,8 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, server_flags = parser.parse_known_args(argv)
     if server_flags and not args.takes_server_flags:
         parser.error(f"unrecognized arguments: {' '.join(server_flags)}")
-    # SGLang takes every variable that begins with SGL_ for an old name of one of its own.
-    warnings.filterwarnings("ignore", "Environment variable SGL_SPEC_", UserWarning)
     args.server_flags = tuple(flag for flag in server_flags if flag != "--")
     try:
         with raise_on_termination():

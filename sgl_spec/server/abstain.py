@@ -12,7 +12,6 @@ PENALTY = "penalty"
 MIN_NEW_TOKENS = "min_new_tokens"
 LOGIT_PROCESSOR = "custom_logit_processor"
 HIDDEN_STATES = "return_hidden_states"
-SAMPLING_MASK = "return_sampling_mask"
 SWITCHED_OFF = "off"
 
 
@@ -27,6 +26,4 @@ def reason(req: Any) -> str | None:
         return LOGIT_PROCESSOR  # it may read the output so far
     if req.return_hidden_states:
         return HIDDEN_STATES  # rows of the tree are not rows of the output
-    if req.return_sampling_mask:
-        return SAMPLING_MASK
     return None

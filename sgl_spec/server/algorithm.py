@@ -68,10 +68,12 @@ def _refuse_what_cannot_work(server_args: Any) -> None:
         raise ConfigError(
             f"--grammar-backend outlines cannot roll back, which {NAME} needs; use xgrammar (the default) or llguidance"
         )
-    if getattr(server_args, "enable_watermark", False):
+    if server_args.enable_watermark:
         raise ConfigError(f"--enable-watermark does not work with {NAME} yet; leave one of the two out")
-    if getattr(server_args, "enable_dp_attention", False):
+    if server_args.enable_dp_attention:
         raise ConfigError(f"--enable-dp-attention does not work with {NAME} yet; leave one of the two out")
+    if server_args.pp_size > 1:
+        raise ConfigError(f"--pp-size {server_args.pp_size} does not work with {NAME} yet; use --tp-size")
     width = server_args.speculative_num_draft_tokens
     if width is not None and not 1 <= width <= 256:
         raise ConfigError(f"--speculative-num-draft-tokens {width}: {NAME} wants 1 to 256 (the root included)")

@@ -23,8 +23,9 @@ from sgl_spec.server.report import FIELD, Report
 
 logger = logging.getLogger(__name__)
 
-# Requests that leave without a word (aborted while queued) are forgotten when this many others were seen since.
-MOST_STATES = 4096
+# A request that leaves without a word (aborted while it waits to be resumed) is forgotten when it is the oldest of this
+# many, or of four times the running batch.
+MOST_STATES = 256
 
 
 @dataclass
@@ -83,13 +84,15 @@ class RequestStates:
         if known is not None:
             self.forget(req.rid)
         self._states[req.rid] = state = self._first_sight(req)
-        while len(self._states) > MOST_STATES:
-            self.forget(next(iter(self._states)))
         return state
+
+    def _forget_the_lost(self, running: int) -> None:
+        while len(self._states) > max(MOST_STATES, 4 * running):
+            self.forget(next(iter(self._states)))
 
     def _first_sight(self, req: Any) -> RequestState:
         hint, ignored = self._read_hint(req)
-        state = RequestState(req, hint, ignored, request_seed(req), Report(lambda: self._account(req.rid)))
+        state = RequestState(req, hint, ignored, request_seed(req), Report())
         self._planner.start(draft_request(req, hint))
         req.customized_info = {**(req.customized_info or {}), FIELD: state.report}
         return state
@@ -114,6 +117,7 @@ class RequestStates:
 
     def plan(self, reqs: Sequence[Any]) -> list[DraftPlan]:
         """A tree for each request: only a root where it abstains."""
+        self._forget_the_lost(len(reqs))
         return [self._plan(req) for req in reqs]
 
     def _plan(self, req: Any) -> DraftPlan:
@@ -156,17 +160,15 @@ class RequestStates:
         self.forget(rid)
 
     def forget(self, rid: str) -> None:
-        state = self._states.get(rid)
+        state = self._states.pop(rid, None)
         if state is not None:
-            state.report.close()  # while the state it reads is still here
-            del self._states[rid]
+            state.report.close(self._account(state))
             self._planner.stop(rid)
 
     def clear(self) -> None:
         for rid in list(self._states):
             self.forget(rid)
 
-    def _account(self, rid: str) -> dict[str, Any]:
-        account = self._planner.stats(rid).to_dict()
-        ignored = self._states[rid].ignored_hint if rid in self._states else None
-        return {**account, "ignored_hint": ignored} if ignored else account
+    def _account(self, state: RequestState) -> dict[str, Any]:
+        account = self._planner.stats(state.req.rid).to_dict()
+        return {**account, "ignored_hint": state.ignored_hint} if state.ignored_hint else account

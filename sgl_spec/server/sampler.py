@@ -24,13 +24,17 @@ def row_params(info: Any) -> RowParams:
 class SeededSampler(Sampler):
     """Chooses tokens by `target_tokens` wherever the batch carries seeds; otherwise behaves as stock."""
 
+    _chosen: torch.Tensor | None = None
+
     def forward(self, logits_output: Any, sampling_info: Any, *args: Any, **kwargs: Any) -> Any:
         positions = kwargs.get("positions", args[3] if len(args) > 3 else None)
-        self._chosen = None
         if sampling_info.sampling_seed is not None and not sampling_info.is_all_greedy:
             logits = self._preprocess_logits(logits_output.next_token_logits, sampling_info)
             self._chosen = target_tokens(logits, row_params(sampling_info), positions)
-        return super().forward(logits_output, sampling_info, *args, **kwargs)
+        try:
+            return super().forward(logits_output, sampling_info, *args, **kwargs)
+        finally:
+            self._chosen = None
 
     def _preprocess_logits(self, logits: torch.Tensor, sampling_info: Any) -> torch.Tensor:
         # Custom processors change the logits in place, so they run once: in `forward` above when it needs them.

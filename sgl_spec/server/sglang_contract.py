@@ -89,7 +89,7 @@ SERVER_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.server_args:ServerArgs", READ,
          ("speculative_num_draft_tokens", "speculative_eagle_topk", "speculative_num_steps", "max_running_requests",
           "disable_overlap_schedule", "enable_mixed_chunk", "sampling_backend", "speculative_draft_model_path",
-          "grammar_backend", "disable_cuda_graph")),
+          "grammar_backend", "enable_watermark", "enable_dp_attention", "pp_size")),
     Name("sglang.srt.layers.sampler:register_sampler_backend", CALL, ("backend", "factory")),
     Name("sglang.srt.layers.sampler:apply_custom_logit_processor", CALL,
          ("logits", "sampling_batch_info", "num_tokens_in_batch")),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-MOST_FILE_LINES = 320
+MOST_FILE_LINES = 340
 MOST_FUNCTION_LINES = 60
 USUAL_FUNCTION_LINES = 45
 MEDIAN_FUNCTION_LINES = 12

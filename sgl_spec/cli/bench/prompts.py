@@ -13,13 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sgl_spec.cli.bench.word_list import WORDS
+from sgl_spec.cli.bench.word_list import WORDS
 from sgl_spec.errors import ConfigError
 
 Chat = Callable[[str], str]  # a user's message -> the whole prompt, in the served model's template
 
 REACT_FILE = "sglang_react_hotpotqa_100.jsonl"
 REACT_EXAMPLES = 2  # traces shown before the question; the model imitates their form
-LIST_LINES = 300
+LINES_GIVEN = 3
 
 
 class Prompt(NamedTuple):
@@ -111,24 +113,21 @@ def json_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
 
 
 def copy_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
-    """A list of 300 lines in the prompt, copied: what prompt lookup is best at. Synthetic; other seeds, other lists."""
+    """A list of 300 lines in the prompt, copied: what prompt lookup is best at. Synthetic; other seeds, other lists.
+
+    The copy's first lines are given, so that the model sees what is asked for.
+    """
     for seed in range(1_000):
         lines = list_lines(seed)
-        text = "The list:\n" + "\n".join(lines) + "\n\nThe same list again, unchanged:\n" + lines[0] + "\n"
+        start = "\n".join(lines[:LINES_GIVEN])
+        text = "The list:\n" + "\n".join(lines) + f"\n\nThe same list again, unchanged:\n{start}\n"
         yield Prompt(f"copy-{seed}", text, stop=("\n\n",))
 
 
-def list_lines(seed: int, count: int = LIST_LINES) -> list[str]:
-    """Lines of an inventory, the same for the same seed on every machine."""
-    dice = random.Random(seed)
-    colours = ("red", "blue", "green", "white", "black", "yellow", "grey", "brown")
-    things = ("lamp", "chair", "table", "shelf", "basket", "mirror", "clock", "carpet", "kettle", "ladder")
-    rooms = ("kitchen", "garage", "office", "cellar", "attic", "hall", "garden", "library")
-    pick = dice.choice
-    return [
-        f"{number}. {pick(colours)} {pick(things)}, {pick(rooms)}, {dice.randint(1, 99)} pieces"
-        for number in range(1, count + 1)
-    ]
+def list_lines(seed: int) -> list[str]:
+    """A numbered list of 300 different words, the same for the same seed on every machine."""
+    words = random.Random(seed).sample(WORDS, len(WORDS))
+    return [f"{number}. {word}" for number, word in enumerate(words, 1)]
 
 
 BUILDERS: dict[str, Builder] = {
