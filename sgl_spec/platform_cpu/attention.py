@@ -107,8 +107,8 @@ def run(
     wide = np.empty((query.shape[0], query.shape[1], values.shape[2]), np.float32)
     tiles = (len(rows.tile_start) - 1) * keys.shape[1]
     attend(
-        query.to(torch.float32).contiguous().numpy(), _array(keys), _array(values), table.numpy(), *rows,
-        1 if tiles >= _ITEMS_WANTED else 2, np.float32(scale), np.float32(cap), window, wide,
+        query.to(torch.float32).contiguous().numpy(), _array(keys), _array(values), table.numpy(), tuple(rows[:4]),
+        rows.tile_start, 1 if tiles >= _ITEMS_WANTED else 2, np.float32(scale), np.float32(cap), window, wide,
     )  # fmt: skip
     out.copy_(torch.from_numpy(wide))
 

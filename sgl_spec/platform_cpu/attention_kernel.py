@@ -21,6 +21,7 @@ numba has no bfloat16: 16-bit keys and values arrive as uint16 and are widened h
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -147,109 +148,136 @@ def _limit_scores(scores, length, first, scale, cap):  # type: ignore[no-untyped
         scores[k] = _MINUS_INF
 
 
+class Item(NamedTuple):
+    """One unit of parallel work: query heads [first_head, first_head + heads) of rows [begin, end), one KV head."""
+
+    begin: int
+    end: int
+    first_head: int
+    heads: int
+    kv_head: int
+
+
+@njit
+def _fill(source, slots, head, block):  # type: ignore[no-untyped-def]
+    bits = block.view(np.uint32)
+    for k in range(len(slots)):
+        _widen(source, slots[k], head, block[k], bits[k])
+
+
+@njit
+def _score_prefix(item, query, keys, slots, row_prefix, block, scores):  # type: ignore[no-untyped-def]
+    """Scores of the keys that rows of one request share. `slots`: of every position any of the rows sees."""
+    for start in range(0, len(slots), KEY_BLOCK):
+        _fill(keys, slots[start : start + KEY_BLOCK], item.kv_head, block)
+        for row in range(item.begin, item.end):
+            count = min(KEY_BLOCK, row_prefix[row] - start)
+            for h in range(item.heads if count > 0 else 0):
+                line = (row - item.begin) * item.heads + h
+                _score_block(query[row, item.first_head + h], block, count, scores[line, start:])
+
+
+@njit
+def _score_paths(item, query, keys, row_prefix, path_start, path_slots, block, scores):  # type: ignore[no-untyped-def]
+    """Scores of each row's own path, at the positions after its prefix."""
+    for row in range(item.begin, item.end):
+        slots = path_slots[path_start[row] : path_start[row + 1]]
+        for start in range(0, len(slots), KEY_BLOCK):
+            some = slots[start : start + KEY_BLOCK]
+            _fill(keys, some, item.kv_head, block)
+            for h in range(item.heads):
+                line = (row - item.begin) * item.heads + h
+                at = row_prefix[row] + start
+                _score_block(query[row, item.first_head + h], block, len(some), scores[line, at:])
+
+
+@njit
+def _weigh(item, row_prefix, path_start, scale, cap, window, scores, sums):  # type: ignore[no-untyped-def]
+    """Scores become weights; `sums` the sum of each line's."""
+    powers = np.empty(LANES, np.float32)
+    lanes = np.empty(LANES, np.float32)
+    for row in range(item.begin, item.end):
+        length = row_prefix[row] + path_start[row + 1] - path_start[row]
+        first = max(0, length - window) if window > 0 else 0
+        for h in range(item.heads):
+            line = (row - item.begin) * item.heads + h
+            _limit_scores(scores[line], length, first, scale, cap)
+            sums[line] = _softmax_in_place(scores[line], length, powers, lanes)
+
+
+@njit
+def _add_prefix(item, values, slots, row_prefix, weights, block, totals):  # type: ignore[no-untyped-def]
+    """Weighted values of the shared keys."""
+    for start in range(0, len(slots), KEY_BLOCK):
+        _fill(values, slots[start : start + KEY_BLOCK], item.kv_head, block)
+        for row in range(item.begin, item.end):
+            count = min(KEY_BLOCK, row_prefix[row] - start)
+            for h in range(item.heads if count > 0 else 0):
+                line = (row - item.begin) * item.heads + h
+                _accumulate_block(weights[line, start:], block, count, totals[line])
+
+
+@njit
+def _add_paths(item, values, row_prefix, path_start, path_slots, weights, block, totals):  # type: ignore[no-untyped-def]
+    """Weighted values of each row's path."""
+    for row in range(item.begin, item.end):
+        slots = path_slots[path_start[row] : path_start[row + 1]]
+        for start in range(0, len(slots), KEY_BLOCK):
+            some = slots[start : start + KEY_BLOCK]
+            _fill(values, some, item.kv_head, block)
+            for h in range(item.heads):
+                line = (row - item.begin) * item.heads + h
+                at = row_prefix[row] + start
+                _accumulate_block(weights[line, at:], block, len(some), totals[line])
+
+
+@njit
+def _attend_item(item, query, keys, values, table, rows, scale, cap, window, out):  # type: ignore[no-untyped-def]
+    """Every row of one item, start to end. `rows` = (request, prefix, path_start, path_slots), as in `attend`."""
+    row_request, row_prefix, path_start, path_slots = rows
+    longest, shared = 0, 0
+    for row in range(item.begin, item.end):
+        shared = max(shared, row_prefix[row])
+        longest = max(longest, row_prefix[row] + path_start[row + 1] - path_start[row])
+    lines, value_dim = (item.end - item.begin) * item.heads, values.shape[2]
+    slots = table[row_request[item.begin], :shared]
+    scores = np.empty((lines, longest + LANES + UNROLL), np.float32)
+    sums = np.empty(lines, np.float32)
+    totals = np.zeros((lines, value_dim), np.float32)
+    key_block = np.empty((KEY_BLOCK, keys.shape[2]), np.float32)
+    value_block = np.empty((KEY_BLOCK, value_dim), np.float32)
+    _score_prefix(item, query, keys, slots, row_prefix, key_block, scores)
+    _score_paths(item, query, keys, row_prefix, path_start, path_slots, key_block, scores)
+    _weigh(item, row_prefix, path_start, scale, cap, window, scores, sums)
+    _add_prefix(item, values, slots, row_prefix, scores, value_block, totals)
+    _add_paths(item, values, row_prefix, path_start, path_slots, scores, value_block, totals)
+    for line in range(lines):
+        row, head = item.begin + line // item.heads, item.first_head + line % item.heads
+        for d in range(value_dim):
+            out[row, head, d] = totals[line, d] / sums[line]
+
+
 @njit(parallel=True, cache=True)
-def attend(
-    query,
-    keys,
-    values,
-    table,
-    row_request,
-    row_prefix,
-    path_start,
-    path_slots,
-    tile_start,
-    head_split,
-    scale,
-    cap,
-    window,
-    out,
-):  # type: ignore[no-untyped-def]
+def attend(query, keys, values, table, rows, tile_start, head_split, scale, cap, window, out):  # type: ignore[no-untyped-def]
     """Attention of every query row over its prefix and its path.
 
     Args:
         query: float32[rows, heads, dim].
         keys, values: uint16 or float32 [slots, kv_heads, dim]; slot = one token's place in the KV pool.
         table: int32[requests, positions], the slot of each position of each request (SGLang's req_to_token).
-        row_request: int64[rows], the row of `table` a query row reads its prefix from.
-        row_prefix: int64[rows], how many positions of the prefix it sees.
-        path_start: int64[rows + 1], path_slots: int64[...]: the slots, in position order and ending with the row's
-            own, of the tokens it sees after the prefix.
+        rows: a tuple of int64 arrays. request[rows], the row of `table` a query row reads its prefix from;
+            prefix[rows], how many positions of it the row sees; path_start[rows + 1] and path_slots[...], the slots, in
+            position order and ending with the row's own, of the tokens it sees after the prefix.
         tile_start: int64[tiles + 1], rows that share a request and are processed together.
-        head_split: 1 = a work item is one KV head with its query heads; otherwise one query head (more items for
-            few rows). The bits are the same.
+        head_split: 1 = an item is one KV head with its query heads; otherwise one query head (more items for few
+            rows). The bits are the same.
         scale, cap, window: softmax scale; soft cap or 0; sliding window in keys including the row's own, or 0.
         out: float32[rows, heads, value_dim].
     """
-    heads, dim = query.shape[1], query.shape[2]
-    kv_heads, value_dim = keys.shape[1], values.shape[2]
-    group = heads // kv_heads
+    heads, group = query.shape[1], query.shape[1] // keys.shape[1]
     per_item = group if head_split == 1 else 1
     items_per_tile = heads // per_item
-    for item in prange((tile_start.shape[0] - 1) * items_per_tile):
-        tile = item // items_per_tile
-        first_head = (item % items_per_tile) * per_item
-        kv_head = first_head // group
-        begin, end = tile_start[tile], tile_start[tile + 1]
-        longest, shared = 0, 0
-        for row in range(begin, end):
-            shared = max(shared, row_prefix[row])
-            longest = max(longest, row_prefix[row] + path_start[row + 1] - path_start[row])
-        lines = (end - begin) * per_item
-        scores = np.empty((lines, longest + LANES + UNROLL), np.float32)
-        totals = np.zeros((lines, value_dim), np.float32)
-        block = np.empty((KEY_BLOCK, dim), np.float32)
-        value_block = np.empty((KEY_BLOCK, value_dim), np.float32)
-        block_bits = block.view(np.uint32)
-        value_bits = value_block.view(np.uint32)
-        powers = np.empty(LANES, np.float32)
-        lanes = np.empty(LANES, np.float32)
-        request = row_request[begin]
-
-        for start in range(0, shared, KEY_BLOCK):
-            for k in range(min(KEY_BLOCK, shared - start)):
-                _widen(keys, table[request, start + k], kv_head, block[k], block_bits[k])
-            for row in range(begin, end):
-                count = min(KEY_BLOCK, row_prefix[row] - start)
-                if count > 0:
-                    for h in range(per_item):
-                        line = (row - begin) * per_item + h
-                        _score_block(query[row, first_head + h], block, count, scores[line, start:])
-        for row in range(begin, end):
-            prefix, length = row_prefix[row], path_start[row + 1] - path_start[row]
-            for start in range(0, length, KEY_BLOCK):
-                count = min(KEY_BLOCK, length - start)
-                for k in range(count):
-                    _widen(keys, path_slots[path_start[row] + start + k], kv_head, block[k], block_bits[k])
-                for h in range(per_item):
-                    line = (row - begin) * per_item + h
-                    _score_block(query[row, first_head + h], block, count, scores[line, prefix + start :])
-            first = max(0, prefix + length - window) if window > 0 else 0
-            for h in range(per_item):
-                line = (row - begin) * per_item + h
-                _limit_scores(scores[line], prefix + length, first, scale, cap)
-                total = _softmax_in_place(scores[line], prefix + length, powers, lanes)
-                out[row, first_head + h, 0] = total
-
-        for start in range(0, shared, KEY_BLOCK):
-            for k in range(min(KEY_BLOCK, shared - start)):
-                _widen(values, table[request, start + k], kv_head, value_block[k], value_bits[k])
-            for row in range(begin, end):
-                count = min(KEY_BLOCK, row_prefix[row] - start)
-                if count > 0:
-                    for h in range(per_item):
-                        line = (row - begin) * per_item + h
-                        _accumulate_block(scores[line, start:], value_block, count, totals[line])
-        for row in range(begin, end):
-            prefix, length = row_prefix[row], path_start[row + 1] - path_start[row]
-            for start in range(0, length, KEY_BLOCK):
-                count = min(KEY_BLOCK, length - start)
-                for k in range(count):
-                    _widen(values, path_slots[path_start[row] + start + k], kv_head, value_block[k], value_bits[k])
-                for h in range(per_item):
-                    line = (row - begin) * per_item + h
-                    _accumulate_block(scores[line, prefix + start :], value_block, count, totals[line])
-            for h in range(per_item):
-                line = (row - begin) * per_item + h
-                total = out[row, first_head + h, 0]
-                for d in range(value_dim):
-                    out[row, first_head + h, d] = totals[line, d] / total
+    for number in prange((tile_start.shape[0] - 1) * items_per_tile):
+        tile, first_head = number // items_per_tile, (number % items_per_tile) * per_item
+        item = Item(tile_start[tile], tile_start[tile + 1], first_head, per_item, first_head // group)
+        _attend_item(item, query, keys, values, table, rows, scale, cap, window, out)
