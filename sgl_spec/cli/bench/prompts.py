@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sgl_spec.cli.bench.word_list import WORDS
-from sgl_spec.cli.bench.word_list import WORDS
 from sgl_spec.errors import ConfigError
 
 Chat = Callable[[str], str]  # a user's message -> the whole prompt, in the served model's template
 
 REACT_FILE = "sglang_react_hotpotqa_100.jsonl"
 REACT_EXAMPLES = 2  # traces shown before the question; the model imitates their form
-LINES_GIVEN = 3
+LINES_GIVEN = 5
 
 
 class Prompt(NamedTuple):
@@ -115,19 +114,18 @@ def json_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
 def copy_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """A list of 300 lines in the prompt, copied: what prompt lookup is best at. Synthetic; other seeds, other lists.
 
-    The copy's first lines are given, so that the model sees what is asked for.
+    One word a line, each word once, and the copy's first lines given: so much help a small model needs. From lists whose
+    lines are numbered or share words it soon departs, and then nothing is copied.
     """
     for seed in range(1_000):
         lines = list_lines(seed)
-        start = "\n".join(lines[:LINES_GIVEN])
-        text = "The list:\n" + "\n".join(lines) + f"\n\nThe same list again, unchanged:\n{start}\n"
-        yield Prompt(f"copy-{seed}", text, stop=("\n\n",))
+        text = chat("Repeat this list word for word:\n\n" + "\n".join(lines)) + "\n".join(lines[:LINES_GIVEN]) + "\n"
+        yield Prompt(f"copy-{seed}", text)
 
 
 def list_lines(seed: int) -> list[str]:
-    """A numbered list of 300 different words, the same for the same seed on every machine."""
-    words = random.Random(seed).sample(WORDS, len(WORDS))
-    return [f"{number}. {word}" for number, word in enumerate(words, 1)]
+    """A list of 300 different words, the same for the same seed on every machine."""
+    return random.Random(seed).sample(WORDS, len(WORDS))
 
 
 BUILDERS: dict[str, Builder] = {
