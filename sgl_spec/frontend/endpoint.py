@@ -32,6 +32,8 @@ from sgl_spec.frontend.http_client import HttpClient
 from sgl_spec.frontend.run_identity import SlotNames, note_program, noted_program
 from sgl_spec.frontend.served_model import model_info, resolve_template
 
+_ENDED = "_sgl_spec_ended"
+
 
 class _Tag(NamedTuple):
     program: str | None
@@ -172,9 +174,14 @@ class Endpoint(RuntimeEndpoint):
         self.commit_lazy_operations(s)
 
     def end_program(self, s: StreamExecutor | list[StreamExecutor]) -> None:
-        """Called when a run's program returns or raises: the last moment at which `run` can raise a call's error."""
+        """Called when a run's program returns or raises: the last moment at which `run` can raise a call's error.
+
+        SGLang calls it once more when the executor is collected. Whoever was to hear of an error has by then, and an
+        interrupted run's executor would only print that its server is gone.
+        """
         for executor in s if isinstance(s, list) else [s]:
-            if isinstance(executor, StreamExecutor) and not executor.stream:
+            if isinstance(executor, StreamExecutor) and not executor.stream and not hasattr(executor, _ENDED):
+                setattr(executor, _ENDED, True)
                 self._raise_failure(executor)
 
     def _raise_failure(self, executor: StreamExecutor) -> None:

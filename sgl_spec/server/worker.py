@@ -72,7 +72,7 @@ class SglSpecWorker(BaseSpecWorker):
         self.device = get_device().device
         vocabulary = int(target_worker.model_runner.model_config.vocab_size)
         budget = DraftBudget(max_drafts=max(self.width - 1, 0), min_gain=self.config.min_gain)
-        drafters = [LookupDrafter(max_index_tokens=self.config.max_index_tokens)]
+        drafters = [LookupDrafter(self.config.max_index_tokens, min_a=max(self.config.min_gain, 1e-6))]
         self.requests = RequestStates(DraftPlanner(drafters, budget, vocab_size=vocabulary))
 
     @property

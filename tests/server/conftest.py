@@ -1,9 +1,9 @@
-"""Two servers for the whole tier: ours with speculation, and the same model without. Started once, at the same time."""
+"""Two servers for the whole tier: ours with speculation, and the same model without. Started once, one after the other:
+SGLang measures free memory while it starts, and another server starting meanwhile falsifies that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client import Server
@@ -14,18 +14,10 @@ from sgl_spec import Runtime
 SERVER_ARGS = {"max_total_tokens": 24_576, "random_seed": 1}
 
 
-def _start(off: bool) -> Runtime:
-    return Runtime(off=off, **SERVER_ARGS)
-
-
 @pytest.fixture(scope="session")
 def runtimes() -> Iterator[list[Runtime]]:
-    with ThreadPoolExecutor(2) as pool:
-        started = [pool.submit(_start, off) for off in (False, True)]
-        runtimes = [future.result() for future in started]
-    yield runtimes
-    for runtime in runtimes:
-        runtime.stop()
+    with Runtime(off=False, **SERVER_ARGS) as ours, Runtime(off=True, **SERVER_ARGS) as stock:
+        yield [ours, stock]
 
 
 @pytest.fixture(scope="session")

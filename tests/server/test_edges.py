@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from client import CODE, LIST, OFF, PEOPLE, PROMPTS, QUOTE, STORY, Server, account, chat, tokens_per_step
 
+COPIED_TOKENS = 48  # after these the bundled model loses its place
+
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 16, 17, 31])
 def test_max_new_tokens_cuts_at_the_exact_token(on: Server, off: Server, limit: int) -> None:
@@ -101,10 +103,10 @@ def test_a_bad_hint_is_ignored_and_said(on: Server, hint: Any, reason: str) -> N
 def test_a_copied_list_takes_few_steps(on: Server, off: Server) -> None:
     lines = "\n".join(LIST)
     prompt = chat(f"Repeat this list word for word:\n\n{lines}") + "\n".join(LIST[:5]) + "\n"
-    ours = on.generate(prompt, max_new_tokens=160)
-    assert ours["text"][:100] == "\n".join(LIST[5:])[:100], "the model did not copy, so this measures nothing"
+    ours = on.generate(prompt, max_new_tokens=COPIED_TOKENS)
+    assert "\n".join(LIST[5:]).startswith(ours["text"]), "the model did not copy, so this measures nothing"
     assert tokens_per_step(ours) > 6
-    assert ours["output_ids"] == off.generate(prompt, max_new_tokens=160)["output_ids"]
+    assert ours["output_ids"] == off.generate(prompt, max_new_tokens=COPIED_TOKENS)["output_ids"]
 
 
 def test_nothing_to_draft_is_counted_as_such(on: Server) -> None:

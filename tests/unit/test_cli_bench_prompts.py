@@ -76,15 +76,15 @@ def test_json_shows_functions_and_request(data):
 
 
 def test_copy_needs_no_files_and_is_the_same_everywhere():
-    (prompt,) = build_prompts("copy", None, chat, 1)
+    first, second = build_prompts("copy", None, chat, 2)
     lines = list_lines(0)
-    assert len(lines) == 300
+    assert len(set(lines)) == 300
     assert lines == list_lines(0)
     assert lines != list_lines(1)
-    assert len(set(lines)) == 300
-    message, given = prompt.text.split("</user>")
-    assert message.endswith("\n".join(lines))
-    assert given.splitlines() == lines[:5]
+    asked = first.text.splitlines()
+    assert [asked.count(line) for line in lines] == [4] * 5 + [3] * 295
+    assert asked[-5:] == lines[:5]
+    assert second.text == first.text + "\n".join(lines[5:38]) + "\n"
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))

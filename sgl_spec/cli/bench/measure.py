@@ -56,7 +56,7 @@ def prompt_task(prompt: Prompt, max_new_tokens: int) -> Task:
     """A task that posts one prompt, greedily decoded."""
     params = {
         "temperature": 0.0,
-        "max_new_tokens": prompt.max_new_tokens or max_new_tokens,
+        "max_new_tokens": min(prompt.max_new_tokens or max_new_tokens, max_new_tokens),
         "stop": list(prompt.stop),
     }
     body = {"text": prompt.text, "sampling_params": params}

@@ -20,11 +20,11 @@ Chat = Callable[[str], str]  # a user's message -> the whole prompt, in the serv
 
 REACT_FILE = "sglang_react_hotpotqa_100.jsonl"
 REACT_EXAMPLES = 2  # traces shown before the question; the model imitates their form
-LINES_GIVEN = 5
+LIST_COPIES = 3
 
 
 class Prompt(NamedTuple):
-    """One request. `stop` strings end it; `max_new_tokens` in tokens, None for the measurement's own limit."""
+    """One request. `stop` strings end it; `max_new_tokens` lowers the measurement's own limit."""
 
     id: str
     text: str
@@ -114,13 +114,16 @@ def json_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
 def copy_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """A list of 300 lines in the prompt, copied: what prompt lookup is best at. Synthetic; other seeds, other lists.
 
-    One word a line, each word once, and the copy's first lines given: so much help a small model needs. From lists whose
-    lines are numbered or share words it soon departs, and then nothing is copied.
+    The list stands there `LIST_COPIES` times, and each prompt goes on from another place of the next copy, for a few
+    lines: the bundled model shown a list once gets a sixth of the text right before it loses its place, shown it three
+    times about three quarters.
     """
     for seed in range(1_000):
         lines = list_lines(seed)
-        text = chat("Repeat this list word for word:\n\n" + "\n".join(lines)) + "\n".join(lines[:LINES_GIVEN]) + "\n"
-        yield Prompt(f"copy-{seed}", text)
+        copies = ("\n".join(lines) + "\n\n") * LIST_COPIES
+        for at in range(5, len(lines), 33):
+            given = "\n".join(lines[:at])
+            yield Prompt(f"copy-{seed}-{at}", f"{copies}{given}\n", stop=("\n\n",), max_new_tokens=64)
 
 
 def list_lines(seed: int) -> list[str]:
