@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import torch
+
 from sgl_spec.errors import PlatformError
 from sgl_spec.platform_cpu import activate
 
@@ -27,6 +29,10 @@ def _create_backend(runner: Any) -> Any:
 
     if runner.use_mla_backend:
         raise PlatformError("the CPU platform does not support multi-head latent attention (MLA); use a GPU")
+    if runner.dtype not in (torch.bfloat16, torch.float32):
+        raise PlatformError(
+            f"--dtype {runner.dtype}: the CPU platform computes in bfloat16 or float32; choose one of the two"
+        )
     return IntelAMXAttnBackend(runner)
 
 

@@ -48,9 +48,11 @@ class SglSpecAlgorithm(CustomSpecAlgo):
         config = SpecConfig.from_environment()
         if server_args.speculative_num_draft_tokens is None:
             server_args.speculative_num_draft_tokens = config.width
-        # Our trees have no fixed branching or depth; these two only size SGLang's KV reserve.
-        server_args.speculative_eagle_topk = 1
-        server_args.speculative_num_steps = max(server_args.speculative_num_draft_tokens - 1, 1)
+        width = server_args.speculative_num_draft_tokens
+        # Our trees have no fixed branching or depth. The product of the two sizes SGLang's KV reserve; more than one
+        # branch also tells attention backends to read the tree mask (FlashAttention 3 ignores it for one).
+        server_args.speculative_eagle_topk = 2 if width > 1 else 1
+        server_args.speculative_num_steps = max(width // 2, 1)
         if server_args.max_running_requests is None:
             server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS
         server_args.disable_overlap_schedule = True
@@ -68,15 +70,31 @@ def _refuse_what_cannot_work(server_args: Any) -> None:
         raise ConfigError(
             f"--grammar-backend outlines cannot roll back, which {NAME} needs; use xgrammar (the default) or llguidance"
         )
-    if server_args.enable_watermark:
-        raise ConfigError(f"--enable-watermark does not work with {NAME} yet; leave one of the two out")
-    if server_args.enable_dp_attention:
-        raise ConfigError(f"--enable-dp-attention does not work with {NAME} yet; leave one of the two out")
-    if server_args.pp_size > 1:
-        raise ConfigError(f"--pp-size {server_args.pp_size} does not work with {NAME} yet; use --tp-size")
+    for flag, wrong in (
+        ("--enable-watermark", server_args.enable_watermark),
+        ("--enable-dp-attention", server_args.enable_dp_attention),
+        ("--rl-on-policy-target", server_args.rl_on_policy_target is not None),
+        ("--disaggregation-mode", server_args.disaggregation_mode != "null"),
+        ("--pp-size above 1", server_args.pp_size > 1),
+    ):
+        if wrong:
+            raise ConfigError(f"{flag} does not work with {NAME} yet; leave one of the two out")
     width = server_args.speculative_num_draft_tokens
     if width is not None and not 1 <= width <= 256:
         raise ConfigError(f"--speculative-num-draft-tokens {width}: {NAME} wants 1 to 256 (the root included)")
+    if server_args.device != "cpu":
+        _refuse_backends_without_trees(server_args)
+
+
+def _refuse_backends_without_trees(server_args: Any) -> None:
+    """What stock NGRAM refuses too, and a backend that has no tree mask."""
+    backends = {server_args.attention_backend, server_args.decode_attention_backend}
+    if (server_args.page_size or 1) > 1 and server_args.attention_backend != "flashinfer":
+        raise ConfigError(f"--page-size {server_args.page_size}: trees need --page-size 1, or flashinfer")
+    if "trtllm_mha" in backends:
+        raise ConfigError(
+            f"--attention-backend trtllm_mha has no tree mask, which {NAME} needs; use flashinfer or triton"
+        )
 
 
 def register() -> None:

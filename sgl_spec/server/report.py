@@ -9,22 +9,33 @@ size grow with the square of its length.)
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
+
+from sgl_spec.drafting.stats import SpecCounter
 
 FIELD = "sgl_spec"
 
 
 class Report(list[Any]):
-    """Stands in SGLang's `req.customized_info["sgl_spec"]`."""
+    """Stands in SGLang's `req.customized_info["sgl_spec"]`. `ignored_hint`: why the request's hint was not used."""
 
-    def __init__(self) -> None:
+    def __init__(self, req: Any, ignored_hint: str | None = None) -> None:
         super().__init__()
+        self._req = weakref.ref(req)
         self._account: dict[str, Any] | None = None
+        self.ignored_hint = ignored_hint
 
     def close(self, account: dict[str, Any]) -> None:
         """The request is over; this is its account."""
-        self._account = account
+        self._account = {**account, "ignored_hint": self.ignored_hint} if self.ignored_hint else account
 
     def __getitem__(self, index: Any) -> Any:
+        if self._account is None and _over(self._req()):
+            self.close(SpecCounter().snapshot().to_dict())  # over in its prefill: no round at all
         entries = [] if self._account is None else [self._account]
         return entries if isinstance(index, slice) else entries[index]
+
+
+def _over(req: Any) -> bool:
+    return req is not None and bool(req.finished())

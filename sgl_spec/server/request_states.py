@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sglang.srt.runtime_context import get_exec
+
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint, decode_hint
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 # A request that leaves without a word (aborted while it waits to be resumed) is forgotten when it is the oldest of this
 # many, or of four times the running batch.
 MOST_STATES = 256
+SEED_OF_DETERMINISTIC_INFERENCE = 42  # SGLang's, for requests that name none
 
 
 @dataclass
@@ -34,8 +37,6 @@ class RequestState:
 
     req: Any
     hint: Hint
-    ignored_hint: str | None
-    seed: int
     report: Report
     observed: int = 0
     last_round: int = 0
@@ -46,6 +47,8 @@ def request_seed(req: Any) -> int:
     seed = req.sampling_params.sampling_seed
     if seed is not None:
         return int(seed)
+    if get_exec().deterministic.enable_deterministic_inference:
+        return SEED_OF_DETERMINISTIC_INFERENCE
     return int.from_bytes(hashlib.blake2b(req.rid.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -91,29 +94,41 @@ class RequestStates:
             self.forget(next(iter(self._states)))
 
     def _first_sight(self, req: Any) -> RequestState:
-        hint, ignored = self._read_hint(req)
-        state = RequestState(req, hint, ignored, request_seed(req), Report())
+        hint, report = self._open(req)
         self._planner.start(draft_request(req, hint))
-        req.customized_info = {**(req.customized_info or {}), FIELD: state.report}
-        return state
+        return RequestState(req, hint, report)
+
+    def open_reports(self, reqs: Sequence[Any]) -> None:
+        """Before a prefill: a request that ends in it has an account too, though it never has a state."""
+        for req in reqs:
+            self._open(req)
+
+    def _open(self, req: Any) -> tuple[Hint, Report]:
+        hint, ignored = self._read_hint(req)
+        report = (req.customized_info or {}).get(FIELD)
+        if report is None:  # not `if not report`: an open report is an empty list
+            report = Report(req, ignored)
+            req.customized_info = {**(req.customized_info or {}), FIELD: report}
+        return hint, report
 
     def _read_hint(self, req: Any) -> tuple[Hint, str | None]:
         params = req.sampling_params.custom_params
         if not isinstance(params, dict) or FIELD not in params:
             return Hint(), None
         read = decode_hint(params[FIELD])
-        if read.hint is not None:
-            return read.hint, None
-        reason = read.ignored or "malformed"
+        if read.hint is None:
+            self._note_ignored(read.ignored or "malformed", req.rid)
+        return read.hint or Hint(), read.ignored
+
+    def _note_ignored(self, reason: str, rid: str) -> None:
         count = self.ignored_hints[reason] = self.ignored_hints.get(reason, 0) + 1
         if count == 1:
             logger.warning(
-                "a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, req.rid
+                "a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, rid
             )
-        return Hint(), reason
 
     def seeds(self, reqs: Sequence[Any]) -> list[int]:
-        return [self.state(req).seed for req in reqs]
+        return [request_seed(req) for req in reqs]
 
     def plan(self, reqs: Sequence[Any]) -> list[DraftPlan]:
         """A tree for each request: only a root where it abstains."""
@@ -155,20 +170,18 @@ class RequestStates:
         if state is None:
             return
         kept = state.req.finished_len
-        if kept is not None and state.observed > kept:
+        if kept is None:
+            kept = len(state.req.output_ids)  # the end of a grammar drops what follows without saying so
+        if state.observed > kept:
             self._planner.uncommit(rid, min(state.observed - kept, state.last_round))
         self.forget(rid)
 
     def forget(self, rid: str) -> None:
         state = self._states.pop(rid, None)
         if state is not None:
-            state.report.close(self._account(state))
+            state.report.close(self._planner.stats(rid).to_dict())
             self._planner.stop(rid)
 
     def clear(self) -> None:
         for rid in list(self._states):
             self.forget(rid)
-
-    def _account(self, state: RequestState) -> dict[str, Any]:
-        account = self._planner.stats(state.req.rid).to_dict()
-        return {**account, "ignored_hint": state.ignored_hint} if state.ignored_hint else account

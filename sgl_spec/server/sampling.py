@@ -11,10 +11,12 @@ token id, so that a filter does not change the noise of the tokens it keeps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
+from sgl_spec.drafting.flat_tree import FlatTree
 from sgl_spec.server.noise import hash_tokens
 
 # The largest Gumbel the hash can give is -log(2**-32) = 22.2 (see `_gumbel`): a token whose log-probability is
@@ -34,6 +36,38 @@ class RowParams(NamedTuple):
 
     def select(self, rows: torch.Tensor) -> RowParams:
         return RowParams(*(values[rows] for values in self))
+
+
+def node_targets(
+    logits: torch.Tensor, params: RowParams, positions: torch.Tensor, trees: Sequence[FlatTree]
+) -> torch.Tensor:
+    """The target's token at every node that acceptance can reach, int64 [requests * width]; elsewhere the argmax.
+
+    logits: [requests * width, vocabulary]; params: per request; positions: [requests * width].
+    Sampling one row costs milliseconds on a CPU, so there it goes down the accepted path, a level at a time for all
+    requests; elsewhere all nodes at once, without a word to the host. The tokens are the same: rows are independent.
+    """
+    width = trees[0].width
+    if logits.device.type != "cpu":
+        return target_tokens(logits, RowParams(*(v.repeat_interleave(width) for v in params)), positions)
+    targets = torch.argmax(logits, dim=-1)
+    at = dict.fromkeys((params.top_k > 1).nonzero().flatten().tolist(), 0)
+    while at:
+        rows = torch.tensor([request * width + node for request, node in at.items()])
+        chosen = target_tokens(logits[rows], params.select(torch.tensor(list(at))), positions[rows])
+        targets[rows] = chosen
+        steps = zip(at.items(), chosen.tolist(), strict=True)
+        below = {request: _child(trees[request], node, token) for (request, node), token in steps}
+        at = {request: node for request, node in below.items() if node != -1}
+    return targets
+
+
+def _child(tree: FlatTree, node: int, token: int) -> int:
+    """The child of `node` that carries `token`, or -1."""
+    child = int(tree.next_child[node])
+    while child != -1 and int(tree.tokens[child]) != token:
+        child = int(tree.next_sibling[child])
+    return child
 
 
 def target_tokens(logits: torch.Tensor, params: RowParams, positions: torch.Tensor) -> torch.Tensor:
@@ -104,7 +138,9 @@ def gumbel_max(logprobs: torch.Tensor, seed: torch.Tensor, positions: torch.Tens
     sums = logprobs[rows, tokens].double() + _gumbel(hash_tokens(seed[rows], positions[rows], tokens))
     top = torch.full_like(start, -torch.inf).scatter_reduce(0, rows, sums, "amax")
     winner = torch.where(sums == top[rows], tokens, logprobs.shape[1])
-    return torch.full_like(best, logprobs.shape[1]).scatter_reduce(0, rows, winner, "amin")
+    token = torch.full_like(best, logprobs.shape[1]).scatter_reduce(0, rows, winner, "amin")
+    # A row without one finite sum (a bias of infinity, a broken model) has no winner: any token id must do, in range.
+    return torch.where(token < logprobs.shape[1], token, best)
 
 
 def _gumbel(hashed: torch.Tensor) -> torch.Tensor:

@@ -37,14 +37,16 @@ class TreeCarry(NgramVerifyInput):
         self.new_seq_lens = torch.cat((self.new_seq_lens, spec_info.new_seq_lens))
 
 
-def build(trees: Sequence[FlatTree], seq_lens: torch.Tensor, full_mask: bool) -> TreeVerifyInput:
+def build(
+    trees: Sequence[FlatTree], seq_lens: torch.Tensor, seq_lens_cpu: torch.Tensor, full_mask: bool
+) -> TreeVerifyInput:
     """Tensors of a round on the device of `seq_lens` (int64 [requests], tokens already in the cache)."""
     device, width, batch = seq_lens.device, trees[0].width, len(trees)
     mask = torch.from_numpy(np.stack([tree.mask for tree in trees])).to(device)
     depths = _stack([tree.depths for tree in trees], device)
     return TreeVerifyInput(
         draft_token=_stack([tree.tokens for tree in trees], device).flatten(),
-        custom_mask=with_prefix(mask, seq_lens) if full_mask else mask.flatten(),
+        custom_mask=with_prefix(mask, seq_lens_cpu) if full_mask else mask.flatten(),
         positions=(depths + seq_lens[:, None]).flatten(),
         retrieve_index=torch.arange(batch * width, device=device).view(batch, width),
         retrieve_next_token=_stack([tree.next_child for tree in trees], device),
@@ -57,11 +59,11 @@ def _stack(arrays: Sequence[np.ndarray], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.stack(arrays)).to(device, non_blocking=True)
 
 
-def with_prefix(mask: torch.Tensor, seq_lens: torch.Tensor) -> torch.Tensor:
+def with_prefix(mask: torch.Tensor, seq_lens_cpu: torch.Tensor) -> torch.Tensor:
     """The mask GPU backends want: for each request [width, prefix + width], the prefix visible, flat and joined."""
     width = mask.shape[1]
     parts = [
         torch.cat((mask.new_ones(width, length), tree), dim=1).flatten()
-        for tree, length in zip(mask, seq_lens.tolist(), strict=True)
+        for tree, length in zip(mask, seq_lens_cpu.tolist(), strict=True)
     ]
     return torch.cat(parts)

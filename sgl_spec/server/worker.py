@@ -22,7 +22,7 @@ from sglang.srt.layers.sampler import apply_custom_logit_processor
 from sglang.srt.managers.scheduler import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.observability.req_time_stats import set_time_batch
-from sglang.srt.runtime_context import get_device, get_spec
+from sglang.srt.runtime_context import get_device, get_parallel, get_spec
 from sglang.srt.sampling.penaltylib.repetition_penalty import apply_scaling_penalties
 from sglang.srt.speculative.base_spec_worker import BaseSpecWorker
 from sglang.srt.speculative.spec_utils import (
@@ -43,7 +43,7 @@ from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.server import verify_input
 from sgl_spec.server.request_states import RequestStates
 from sgl_spec.server.sampler import row_params
-from sgl_spec.server.sampling import RowParams, target_tokens
+from sgl_spec.server.sampling import node_targets
 from sgl_spec.server.verify_input import TreeCarry, TreeVerifyInput
 
 
@@ -77,8 +77,9 @@ class SglSpecWorker(BaseSpecWorker):
 
     @property
     def any_width(self) -> bool:
-        """Captured graphs have one width; without them every round may have its own."""
-        return self._target_worker.model_runner.decode_cuda_graph_runner is None
+        """Whether each round may have its own width: captured graphs have one, and so do some GPU backends."""
+        graphs = self._target_worker.model_runner.decode_cuda_graph_runner
+        return str(self.device) == "cpu" and graphs is None
 
     def alloc_memory_pool(self, **kwargs: Any) -> None:
         self.req_to_token_pool, self.token_to_kv_pool_allocator = self._target_worker.get_memory_pool()
@@ -105,6 +106,7 @@ class SglSpecWorker(BaseSpecWorker):
 
     def _prefill(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
         if not batch.forward_mode.is_idle():
+            self.requests.open_reports(batch.reqs)
             self._put_seeds(batch)
         result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors)
         result.accept_lens = torch.ones(len(batch.reqs), dtype=torch.int32, device=self.device)
@@ -139,7 +141,7 @@ class SglSpecWorker(BaseSpecWorker):
     def _prepare_verify(self, batch: Any, trees: list[FlatTree]) -> TreeVerifyInput:
         """Turn the decode batch into a verify batch. SGLang restores the batch's fields after the call."""
         width = trees[0].width
-        verify = verify_input.build(trees, batch.seq_lens, full_mask=str(self.device) != "cpu")
+        verify = verify_input.build(trees, batch.seq_lens, batch.seq_lens_cpu, full_mask=str(self.device) != "cpu")
         batch.forward_mode = ForwardMode.TARGET_VERIFY
         batch.input_ids = verify.draft_token
         batch.out_cache_loc = assign_extend_cache_locs_func(
@@ -159,7 +161,8 @@ class SglSpecWorker(BaseSpecWorker):
         requests, width = len(trees), trees[0].width
         logits = logits_output.next_token_logits
         self._process_logits(batch, trees, logits)
-        target = target_tokens(logits, self._node_params(batch, width), verify.positions)
+        self._put_seeds(batch)
+        target = node_targets(logits, row_params(batch.sampling_info), verify.positions, trees)
         predict = torch.zeros(requests * width, dtype=torch.int32, device=self.device)
         index = torch.full((requests, width), -1, dtype=torch.int32, device=self.device)
         drafts = torch.empty(requests, dtype=torch.int32, device=self.device)
@@ -169,17 +172,20 @@ class SglSpecWorker(BaseSpecWorker):
             retrieve_next_token=verify.retrieve_next_token, retrieve_next_sibling=verify.retrieve_next_sibling,
             target_predict=target.view(requests, width), topk=verify.tree_topk,
         )  # fmt: skip
+        self._agree(predict, index, drafts)
         return Accepted(predict, index, drafts + 1)
 
-    def _node_params(self, batch: Any, width: int) -> RowParams:
-        self._put_seeds(batch)
-        return RowParams(*(v.repeat_interleave(width) for v in row_params(batch.sampling_info)))
+    def _agree(self, *settled: torch.Tensor) -> None:
+        """Tensor-parallel ranks take rank 0's choice, as stock verification does: a last-bit difference between them
+        would let them commit different lengths, and hang."""
+        group = get_parallel().tp_group
+        for tensor in settled if group.world_size > 1 else ():
+            group.broadcast(tensor, src=0)
 
     def _process_logits(self, batch: Any, trees: list[FlatTree], logits: torch.Tensor) -> None:
         """What the requests asked for, in place. Terms that depend on the path hold at the root, and whoever asked
         for them has only a root (`abstain`)."""
         info, width = batch.sampling_info, trees[0].width
-        sanitize_nan_logits(logits, "verify: target model logits")
         if info.acc_additive_penalties is not None:
             logits.add_(info.acc_additive_penalties.repeat_interleave(width, dim=0))
         if info.acc_scaling_penalties is not None:
@@ -191,7 +197,11 @@ class SglSpecWorker(BaseSpecWorker):
             if mask is not None:
                 mask.apply(logits)
         if info.has_custom_logit_processor:
-            apply_custom_logit_processor(logits, info, num_tokens_in_batch=width)
+            # Who has one abstains, so only the root is theirs: called once for each request, as without speculation.
+            roots = logits.view(len(trees), width, -1)[:, 0].contiguous()
+            apply_custom_logit_processor(roots, info)
+            logits.view(len(trees), width, -1)[:, 0] = roots
+        sanitize_nan_logits(logits, "verify: processed logits")
 
     def _grammar_mask(self, batch: Any, trees: list[FlatTree]) -> Any:
         """The grammar's mask at every node, by SGLang's own walk with rollback."""

@@ -79,3 +79,10 @@ def test_python_blocks_compile_and_import(block: str) -> None:
     compile(block, "docs", "exec")
     imports = "\n".join(line for line in block.splitlines() if re.match(r"(from|import) ", line))
     subprocess.run([sys.executable, "-c", imports], check=True)
+
+
+def test_the_readme_shows_a_demo_that_was_run() -> None:
+    shown = re.search(r"<!-- demo -->(.*?)<!-- /demo -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    for program in ("json_record", "quote_document", "react_agent"):
+        assert re.search(rf"{program} .*x .* yes", shown[1])

@@ -144,7 +144,7 @@ class Comparison:
         """Every real node of every tree, from one verify forward."""
         trees: list[FlatTree] = [flatten(pair.tree, width) for pair in pairs]
         lengths = torch.tensor([len(pair.prefix) for pair in pairs])
-        info = verify_input.build(trees, lengths, full_mask=False)
+        info = verify_input.build(trees, lengths, lengths, full_mask=False)
         own = [slots[:width] for slots in self.tree_slots[: len(pairs)]]
         out = self.model.verify(info, [pair.prefix for pair in pairs], own)
         return [[row(out, i * width + node) for node in range(tree.size)] for i, tree in enumerate(trees)]

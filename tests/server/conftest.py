@@ -11,7 +11,13 @@ from client import Server
 from sgl_spec import Runtime
 
 # Small pools: two servers and the tests share the machine.
-SERVER_ARGS = {"max_total_tokens": 24_576, "random_seed": 1}
+# Small chunks: the longer prompts are prefilled in several.
+SERVER_ARGS = {
+    "max_total_tokens": 24_576,
+    "random_seed": 1,
+    "chunked_prefill_size": 256,
+    "enable_custom_logit_processor": True,
+}
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from client import CODE, LIST, OFF, PEOPLE, PROMPTS, QUOTE, STORY, Server, account, chat, tokens_per_step
+from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
 COPIED_TOKENS = 48  # after these the bundled model loses its place
 
@@ -80,6 +81,55 @@ def test_what_the_tree_cannot_honour_abstains_and_is_exact(
     ours, stock = (s.generate(CODE, **params) for s in (on, off))
     assert ours["output_ids"] == stock["output_ids"]
     assert account(ours)["abstained"][reason] > 0
+
+
+class BanUntilTenth(CustomLogitProcessor):
+    """Reads the output so far, and counts its calls: it must be called once a token, whatever its neighbours do."""
+
+    def __call__(self, logits: Any, custom_param_list: list[dict[str, Any]]) -> Any:
+        assert len(logits) == len(custom_param_list) == 1
+        for row, params in zip(logits, custom_param_list, strict=True):
+            params["calls"] = params.get("calls", 0) + 1
+            if len(params["__req__"].output_ids) < 10:
+                row[params["banned"]] = -1e9
+            row[params["calls"] % 100] += 1.0
+        return logits
+
+
+def test_a_custom_logit_processor_beside_seven_ordinary_requests(on: Server, off: Server) -> None:
+    banned = off.generate(CODE, max_new_tokens=1)["output_ids"][0]
+    odd = {
+        "prompt": CODE,
+        "request_custom_logit_processor": BanUntilTenth.to_str(),
+        "custom_params": {"banned": banned},
+    }
+    alone = off.generate(**odd)
+    together = on.generate_all([odd, *({"prompt": prompt} for prompt in (*PROMPTS, *PROMPTS[:3]))])
+    assert together[0]["output_ids"] == alone["output_ids"]
+    assert banned not in alone["output_ids"][:10]
+    assert account(together[0])["abstained"]["custom_logit_processor"] > 0
+    assert all(account(answer)["drafted"]["all"] > 0 for answer in together[1:])
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_request_that_ends_in_its_prefill_has_an_account_of_no_rounds(on: Server, limit: int) -> None:
+    answer = on.generate(STORY, max_new_tokens=limit)
+    assert account(answer)["rounds"] == account(answer)["tokens"] == 0
+
+
+def test_sampled_logprobs_equal_those_without_speculation(on: Server) -> None:
+    wanted: dict[str, Any] = {
+        "request_return_logprob": True, "request_logprob_start_len": 0, "temperature": 0.8, "sampling_seed": 5,
+    }  # fmt: skip
+    drafted, alone = (on.generate(QUOTE, custom_params=c, **wanted)["meta_info"] for c in ({}, OFF))
+    for field in ("output_token_logprobs", "input_token_logprobs"):
+        assert drafted[field] == alone[field]
+
+
+def test_an_infinite_bias_ends_no_server(on: Server) -> None:
+    for bias in (1e39, -1e39):
+        on.generate(CODE, temperature=1.0, logit_bias={"5": bias}, request_return_logprob=True, max_new_tokens=4)
+    assert on.generate(CODE, max_new_tokens=4)["meta_info"]["completion_tokens"] == 4
 
 
 def test_an_abstaining_request_beside_speculating_ones(on: Server, off: Server) -> None:
