@@ -7,6 +7,7 @@ it has no way to register another unquantised linear method or activation.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -24,6 +25,12 @@ LM_HEAD = "sglang.srt.layers.logits_processor.LogitsProcessor._compute_lm_head"
 ACTIVATIONS = tuple(f"sglang.srt.layers.activation.{name}.forward_native" for name in ("SiluAndMul", "GeluAndMul"))
 
 
+@functools.cache
+def _say_active() -> None:
+    """Once per process, and not before SGLang has set up its log."""
+    logger.info("sgl_spec CPU platform active: no accelerator and no sgl_kernel CPU build on this machine")
+
+
 def _create_backend(runner: Any) -> Any:
     from sglang.srt.layers.attention.intel_amx_backend import IntelAMXAttnBackend
 
@@ -33,6 +40,7 @@ def _create_backend(runner: Any) -> Any:
         raise PlatformError(
             f"--dtype {runner.dtype}: the CPU platform computes in bfloat16 or float32; choose one of the two"
         )
+    _say_active()
     return IntelAMXAttnBackend(runner)
 
 
