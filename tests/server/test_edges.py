@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from client import CODE, LIST, OFF, PEOPLE, PROMPTS, QUOTE, STORY, Server, account, chat, tokens_per_step
-from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
 COPIED_TOKENS = 48  # after these the bundled model loses its place
 
@@ -83,24 +85,17 @@ def test_what_the_tree_cannot_honour_abstains_and_is_exact(
     assert account(ours)["abstained"][reason] > 0
 
 
-class BanUntilTenth(CustomLogitProcessor):
-    """Reads the output so far, and counts its calls: it must be called once a token, whatever its neighbours do."""
-
-    def __call__(self, logits: Any, custom_param_list: list[dict[str, Any]]) -> Any:
-        assert len(logits) == len(custom_param_list) == 1
-        for row, params in zip(logits, custom_param_list, strict=True):
-            params["calls"] = params.get("calls", 0) + 1
-            if len(params["__req__"].output_ids) < 10:
-                row[params["banned"]] = -1e9
-            row[params["calls"] % 100] += 1.0
-        return logits
+def _processor() -> str:
+    program = Path(__file__).with_name("logit_processor.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
 
 
 def test_a_custom_logit_processor_beside_seven_ordinary_requests(on: Server, off: Server) -> None:
     banned = off.generate(CODE, max_new_tokens=1)["output_ids"][0]
     odd = {
         "prompt": CODE,
-        "request_custom_logit_processor": BanUntilTenth.to_str(),
+        "request_custom_logit_processor": _processor(),
         "custom_params": {"banned": banned},
     }
     alone = off.generate(**odd)
