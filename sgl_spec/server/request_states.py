@@ -17,7 +17,7 @@ from sglang.srt.runtime_context import get_exec
 
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.hint import Hint, decode_hint
+from sgl_spec.drafting.hint import Hint, HintRead, decode_hint
 from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.tree import DraftTree
 from sgl_spec.server import abstain
@@ -67,6 +67,14 @@ def endings(req: Any) -> frozenset[int]:
     return frozenset(tokens)
 
 
+def _read_hint(req: Any) -> HintRead:
+    """What the client said in its `custom_params`; both parts None when it said nothing."""
+    params = req.sampling_params.custom_params
+    if not isinstance(params, dict) or FIELD not in params:
+        return HintRead(None, None)
+    return decode_hint(params[FIELD])
+
+
 class RequestStates:
     """The states of all requests, by SGLang's request id."""
 
@@ -94,31 +102,26 @@ class RequestStates:
             self.forget(next(iter(self._states)))
 
     def _first_sight(self, req: Any) -> RequestState:
-        hint, report = self._open(req)
+        hint = _read_hint(req).hint or Hint()
+        report = self._report(req)
         self._planner.start(draft_request(req, hint))
         return RequestState(req, hint, report)
 
     def open_reports(self, reqs: Sequence[Any]) -> None:
         """Before a prefill: a request that ends in it has an account too, though it never has a state."""
         for req in reqs:
-            self._open(req)
+            self._report(req)
 
-    def _open(self, req: Any) -> tuple[Hint, Report]:
-        hint, ignored = self._read_hint(req)
+    def _report(self, req: Any) -> Report:
+        """The request's report, made once (a prompt may be prefilled in many chunks); so a bad hint counts once."""
         report = (req.customized_info or {}).get(FIELD)
         if report is None:  # not `if not report`: an open report is an empty list
+            ignored = _read_hint(req).ignored
+            if ignored is not None:
+                self._note_ignored(ignored, req.rid)
             report = Report(req, ignored)
             req.customized_info = {**(req.customized_info or {}), FIELD: report}
-        return hint, report
-
-    def _read_hint(self, req: Any) -> tuple[Hint, str | None]:
-        params = req.sampling_params.custom_params
-        if not isinstance(params, dict) or FIELD not in params:
-            return Hint(), None
-        read = decode_hint(params[FIELD])
-        if read.hint is None:
-            self._note_ignored(read.ignored or "malformed", req.rid)
-        return read.hint or Hint(), read.ignored
+        return report
 
     def _note_ignored(self, reason: str, rid: str) -> None:
         count = self.ignored_hints[reason] = self.ignored_hints.get(reason, 0) + 1

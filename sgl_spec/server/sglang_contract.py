@@ -124,7 +124,15 @@ PLATFORM_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.plugins.hook_registry:HookRegistry.register", CALL),
 )  # fmt: skip
 
-CONTRACT = SERVER_NAMES + PLATFORM_NAMES
+FRONTEND_NAMES: tuple[Name, ...] = (
+    Name("sglang.lang.backend.runtime_endpoint:RuntimeEndpoint", CALL, ("base_url",)),
+    Name("sglang.lang.interpreter:StreamExecutor", READ,
+         ("worker", "error_", "fork_start_text_pos", "variables", "use_thread", "is_finished")),
+    Name("sglang.lang.interpreter:run_program", READ),
+    Name("sglang.lang.ir:SglSamplingParams", READ),
+)  # fmt: skip
+
+CONTRACT = SERVER_NAMES + PLATFORM_NAMES + FRONTEND_NAMES
 
 
 def _resolve(path: str) -> Any:
