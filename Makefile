@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict sgl_spec/drafting
+	$(BIN)/mypy --strict sgl_spec/drafting sgl_spec/program
 	$(BIN)/lint-imports
 	$(PYTEST) -q tests/lint
 

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 from sgl_spec.errors import (
     ConfigError,
     ContractError,
+    GraphError,
     HintError,
+    MemoryFileError,
     ModelPreparationError,
     PlatformError,
     ServerError,
     ServerUnavailable,
     SglSpecError,
+    TraceError,
 )
 
 if TYPE_CHECKING:
     from sgl_spec.config import SpecConfig
     from sgl_spec.frontend.endpoint import Endpoint
+    from sgl_spec.frontend.expect import expect
+    from sgl_spec.frontend.predict import predict
     from sgl_spec.frontend.runtime import Runtime
 
 __version__ = "0.1.0"
@@ -30,13 +35,17 @@ _LAZY = {
     "Endpoint": "sgl_spec.frontend.endpoint",
     "Runtime": "sgl_spec.frontend.runtime",
     "SpecConfig": "sgl_spec.config",
+    "expect": "sgl_spec.frontend.expect",
+    "predict": "sgl_spec.frontend.predict",
 }
 
 __all__ = [
     "ConfigError",
     "ContractError",
     "Endpoint",
+    "GraphError",
     "HintError",
+    "MemoryFileError",
     "ModelPreparationError",
     "PlatformError",
     "Runtime",
@@ -44,7 +53,10 @@ __all__ = [
     "ServerUnavailable",
     "SglSpecError",
     "SpecConfig",
+    "TraceError",
     "__version__",
+    "expect",
+    "predict",
 ]
 
 

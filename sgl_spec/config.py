@@ -29,17 +29,40 @@ class SpecConfig:
             verifying one more node, as a share of a plain decode step. Prior from SmolLM2-135M on two CPU cores
             (16 nodes take about 1.5 plain steps; a GPU at small batch has less).
         max_index_tokens: most tokens of one request (prompt and output) the lookup index remembers.
+        memory_tokens: most tokens of past outputs remembered in all, for slots and again for programs (about 130 bytes
+            each). 0 = remember nothing.
+        memory_slot_tokens: most of them for one slot or program; at most half of memory_tokens.
+        memory_file: where past outputs are kept between runs of the server; None = nowhere.
     """
 
     width: int = 16
     min_gain: float = 0.04
     max_index_tokens: int = 131_072
+    memory_tokens: int = 1_048_576
+    memory_slot_tokens: int = 32_768
+    memory_file: str | None = None
 
     def __post_init__(self) -> None:
         _whole_number("width", self.width, 1, 256)
         _whole_number("max_index_tokens", self.max_index_tokens, 16, 10_000_000)
         if isinstance(self.min_gain, bool) or not isinstance(self.min_gain, (int, float)) or not 0 <= self.min_gain < 1:
             raise ConfigError(f"min_gain = {self.min_gain!r}: wanted a number from 0 up to, not including, 1")
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        _whole_number("memory_tokens", self.memory_tokens, 0, 100_000_000)
+        if self.memory_tokens:
+            _whole_number("memory_slot_tokens", self.memory_slot_tokens, 64, 10_000_000)
+            if 2 * self.memory_slot_tokens > self.memory_tokens:
+                raise ConfigError(
+                    f"memory_slot_tokens = {self.memory_slot_tokens}: wanted at most half of memory_tokens, "
+                    f"which is {self.memory_tokens}"
+                )
+        file = self.memory_file
+        if file is not None and (not isinstance(file, str) or not file):
+            raise ConfigError(f"memory_file = {file!r}: wanted the path of a file, or null for none")
+        if file is not None and not self.memory_tokens:
+            raise ConfigError(f"memory_file = {file!r}: wanted null, since memory_tokens = 0 remembers nothing")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SpecConfig:

@@ -27,8 +27,28 @@ class PlatformError(SglSpecError):
     """The CPU platform cannot do what the model or the server's flags ask of it."""
 
 
+class MemoryFileError(SglSpecError):
+    """The file of past outputs cannot be read or written, is damaged, or belongs to another tokenizer or version."""
+
+
 class ModelPreparationError(SglSpecError):
     """The bundled model cannot be found, converted or checked."""
+
+
+class TraceError(SglSpecError):
+    """A program cannot be read without running it: what it does next depends on a value that only a run has.
+
+    Attributes:
+        where: the source line, as "file.py:31"; None when no line of the program is at fault.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class GraphError(SglSpecError):
+    """Nodes and edges that cannot be a program; the message names the node and its source line."""
 
 
 class ServerUnavailable(SglSpecError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sgl_spec.cli.bench.fleet import Server
-from sgl_spec.cli.bench.measure import Runner, Task, Workload
+from sgl_spec.cli.bench.measure import Run, Task, Workload
+from sgl_spec.drafting.hint import Hint
 from sgl_spec.errors import ConfigError
-from sgl_spec.frontend.call_log import CallRecord
 from sgl_spec.frontend.program_file import LoadedProgram, load_program
 
 DEMO_PROGRAMS = ("json_record.py", "quote_document.py", "react_agent.py")
@@ -23,7 +24,7 @@ def program_workload(spec: str, limit: int | None = None) -> Workload:
     """
     loaded = load_program(spec)
     tasks = [
-        Task(f"{loaded.name}-{index}", _runner(loaded._replace(inputs=[arguments])))
+        Task(f"{loaded.name}-{index}", _preparation(loaded._replace(inputs=[arguments])))
         for index, arguments in enumerate(loaded.inputs[:limit])
     ]
     return Workload(loaded.name, tuple(tasks))
@@ -47,18 +48,27 @@ def default_programs() -> tuple[str, ...]:
     )
 
 
-def _runner(loaded: LoadedProgram) -> Runner:
-    def run(server: Server) -> tuple[CallRecord, ...]:
+def _preparation(loaded: LoadedProgram) -> Callable[[Server, str], Run]:
+    def prepare(server: Server, extra_key: str) -> Run:
         from sgl_spec.frontend.program_main import run_inputs
 
-        return run_inputs(loaded, _endpoint(server.url))[0].calls
+        endpoint = _endpoint(server.url, extra_key, server.mode.hint)
+        return lambda: run_inputs(loaded, endpoint)[0].calls
 
-    return run
+    return prepare
 
 
 @lru_cache(maxsize=32)
-def _endpoint(url: str) -> Any:
-    """One endpoint per server: making one asks the server for its model, which must not be timed with the program."""
+def _endpoint(url: str, extra_key: str, hint: Hint) -> Any:
+    """One endpoint per mode and pass, kept because making one asks the server for its model."""
     from sgl_spec.frontend.endpoint import Endpoint
 
-    return Endpoint(url, keep_output_ids=True)
+    return Endpoint(
+        url,
+        keep_output_ids=True,
+        extra_key=extra_key,
+        speculate=not hint.off,
+        origins=hint.origins,
+        memory=hint.memory,
+        width=hint.width,
+    )

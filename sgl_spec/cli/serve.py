@@ -25,10 +25,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Adds `serve`."""
     parser = subparsers.add_parser(
         "serve", help="start a server", description=DESCRIPTION, allow_abbrev=False,
-        usage="sgl-spec serve [--off] [--algorithm NAME] [--port N] [--log-file FILE] [--dry-run] [any SGLang flag]",
+        usage="sgl-spec serve [--off] [--algorithm NAME] [--memory FILE] [--port N] [--log-file FILE] [--dry-run] "
+        "[any SGLang flag]",
     )  # fmt: skip
     parser.add_argument("--off", action="store_true", help="the same server without speculation")
     parser.add_argument("--algorithm", metavar="NAME", help=f"speculative algorithm (default: {OUR_ALGORITHM})")
+    parser.add_argument(
+        "--memory", type=Path, metavar="FILE", help="file that keeps the memory of past outputs between starts"
+    )
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: a free one)")
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="the server's log (default: stderr)")
     parser.add_argument("--dry-run", action="store_true", help="print the command and start nothing")
@@ -66,6 +70,7 @@ def server_command(args: argparse.Namespace, prepare_model: bool) -> ServerComma
         model="" if has_flag(args.server_flags, "--model-path") else _bundled_model(prepare_model),
         on_cpu=accelerator_name() is None,
         cores=physical_cores(),
+        memory=args.memory,
     )
     return build_server_command(request, dict(os.environ))
 

@@ -5,12 +5,14 @@ Where it stands in a round: before the first; nothing here runs a server (see `s
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from sgl_spec.config import CONFIG_VARIABLE, SpecConfig
 from sgl_spec.errors import ConfigError
 
 OUR_ALGORITHM = "SGL_SPEC"
@@ -50,6 +52,7 @@ class ServerRequest(NamedTuple):
         model: the folder or name served when `user_flags` names none.
         on_cpu: this machine has no accelerator.
         cores: threads to compute with when the environment does not say.
+        memory: file the server loads its memory of past outputs from and saves it to.
     """
 
     algorithm: str | None
@@ -58,6 +61,7 @@ class ServerRequest(NamedTuple):
     model: str
     on_cpu: bool
     cores: int
+    memory: Path | None = None
 
 
 class ServerCommand(NamedTuple):
@@ -102,7 +106,7 @@ def build_server_command(request: ServerRequest, environment: dict[str, str]) ->
     """The command for a request, given the environment it will run in (whose settings win over ours).
 
     Raises:
-        ConfigError: a flag contradicts another, or the port is not one.
+        ConfigError: a flag contradicts another, the port is not one, or the memory's file cannot be one.
     """
     user = parse_flags(request.user_flags)
     if request.port is not None:
@@ -113,13 +117,32 @@ def build_server_command(request: ServerRequest, environment: dict[str, str]) ->
     port = _port(given.get("--port"))
     ours = [*_request_flags(request, host, port), *cpu.flags]
     flags = [*(flag for flag in ours if flag.name not in given), *user]
+    algorithm = given.get("--speculative-algorithm") or request.algorithm
+    env = {name: value for name, value in cpu.env.items() if name not in environment}
+    if request.memory is not None:
+        env[CONFIG_VARIABLE] = _config_with_memory(request.memory, algorithm, environment)
     return ServerCommand(
         argv=(sys.executable, "-m", "sglang.launch_server", *(word for flag in flags for word in flag.words)),
-        env={name: value for name, value in cpu.env.items() if name not in environment},
+        env=env,
         url=f"http://{_reachable(host)}:{port}",
         model=given.get("--model-path") or request.model,
-        algorithm=given.get("--speculative-algorithm") or request.algorithm,
+        algorithm=algorithm,
     )
+
+
+def _config_with_memory(file: Path, algorithm: str | None, environment: dict[str, str]) -> str:
+    """The user's settings, as JSON, and the memory's file. The flag wins over a file the settings name."""
+    if (algorithm or "").upper() != OUR_ALGORITHM:
+        without = "--off" if algorithm is None else f"--speculative-algorithm {algorithm}"
+        raise ConfigError(
+            f"--memory {file} with {without}: only {OUR_ALGORITHM} has a memory; leave one of the two out."
+        )
+    file = file.absolute()
+    if not file.parent.is_dir():
+        raise ConfigError(f"--memory {file}: there is no folder {file.parent}; make it first, or name another file.")
+    if file.is_dir():
+        raise ConfigError(f"--memory {file} is a folder; name a file.")
+    return dataclasses.replace(SpecConfig.from_environment(environment), memory_file=str(file)).to_json()
 
 
 def parse_flags(words: Sequence[str]) -> tuple[Flag, ...]:

@@ -8,13 +8,12 @@ would send, plus `custom_params["sgl_spec"]`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang.lang.backend.base_backend import BaseBackend
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
@@ -24,20 +23,30 @@ from sglang.lang.global_config import global_config
 from sglang.lang.interpreter import StreamExecutor
 from sglang.lang.ir import SglSamplingParams
 
-from sgl_spec.drafting.hint import MAX_NAME_CHARS, Hint, encode_hint
+from sgl_spec.drafting.hint import encode_hint
 from sgl_spec.errors import ConfigError
+from sgl_spec.frontend.call_hints import CallHints, DraftOptions
 from sgl_spec.frontend.call_log import CallLog, CallRecord, check_answer, gen_record, select_record
 from sgl_spec.frontend.failed_executor import FailedExecutor
 from sgl_spec.frontend.http_client import HttpClient
-from sgl_spec.frontend.run_identity import SlotNames, note_program, noted_program
+from sgl_spec.frontend.role_texts import role_texts
+from sgl_spec.frontend.run_identity import SlotCall, SlotNames, note_program, noted_program
 from sgl_spec.frontend.served_model import model_info, resolve_template
+
+if TYPE_CHECKING:
+    from sgl_spec.frontend.record_runs import RunRecorder
+    from sgl_spec.program.graph import ProgramGraph
 
 _ENDED = "_sgl_spec_ended"
 
 
 class _Tag(NamedTuple):
     program: str | None
-    slot: str
+    call: SlotCall
+
+    @property
+    def slot(self) -> str:
+        return self.call.slot
 
 
 class Endpoint(RuntimeEndpoint):
@@ -54,6 +63,10 @@ class Endpoint(RuntimeEndpoint):
         wait: `run` returns when the program's last call is done, so that it can raise that call's error. False restores
             SGLang's early return; an error is then raised by the first use of the state.
         keep_output_ids: keep the token ids in each `CallRecord`.
+        extra_key: keeps these calls' cached prefixes and remembered outputs apart from those under other keys.
+        origins: names of the drafters to use, such as `{"lookup", "grammar"}`; all by default.
+        memory: what of the memory of past outputs to use: "read-write", "read", "write" or "off".
+        width: most nodes of a call's tree; the server's by default.
 
     Raises:
         ServerUnavailable, ServerError: here, from `run` and `run_batch`, and from any use of a state that
@@ -71,6 +84,10 @@ class Endpoint(RuntimeEndpoint):
         speculate: bool = True,
         wait: bool = True,
         keep_output_ids: bool = False,
+        extra_key: str | None = None,
+        origins: Collection[str] | None = None,
+        memory: str = "read-write",
+        width: int | None = None,
     ) -> None:
         # Not RuntimeEndpoint.__init__: it asks the server through calls that neither time out nor say what failed.
         BaseBackend.__init__(self)
@@ -81,6 +98,10 @@ class Endpoint(RuntimeEndpoint):
             "speculate": speculate,
             "wait": wait,
             "keep_output_ids": keep_output_ids,
+            "extra_key": extra_key,
+            "origins": origins,
+            "memory": memory,
+            "width": width,
         }
         self._http = HttpClient(url, api_key=api_key, timeout=timeout)
         self.support_concate_and_append = True
@@ -90,9 +111,13 @@ class Endpoint(RuntimeEndpoint):
         self.chat_template = resolve_template(chat_template, self.model_info, self._http)
         # SGLang appends a template's stop strings to the very list a program passed to `gen`; we append to a copy.
         self._template_without_stops = dataclasses.replace(self.chat_template, stop_str=())
+        draft_options = DraftOptions(speculate, None if origins is None else frozenset(origins), width, memory)
+        draft_options.check()
+        self._hints = CallHints(draft_options, role_texts(self.chat_template))
         self._slots = SlotNames()
         self._log = CallLog()
         self._usage = threading.local()
+        self.recorder: RunRecorder | None = None  # set by `record_runs.recording`
 
     def __call__(self, **options: Any) -> Endpoint:
         """Another endpoint of the same server with some options changed and its own record of calls."""
@@ -110,6 +135,8 @@ class Endpoint(RuntimeEndpoint):
 
     def get_chat_template(self) -> ChatTemplate:
         note_program()
+        if self.recorder is not None:
+            self.recorder.watch()
         return self._template_without_stops
 
     def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> tuple[str, dict[str, Any]]:
@@ -196,8 +223,12 @@ class Endpoint(RuntimeEndpoint):
 
     # What a program's author calls.
 
+    def use(self, graph: ProgramGraph) -> None:
+        """Take a traced or recorded program's word for where the examples of its holes stand in a prompt."""
+        self._hints.use(graph)
+
     def cache_prefix(self, prefix_str: str) -> None:
-        self._http.post("/generate", _prefill_only(prefix_str))
+        self._http.post("/generate", self._apart(_prefill_only(prefix_str)))
 
     def flush_cache(self) -> None:
         self._http.post("/flush_cache")
@@ -226,7 +257,7 @@ class Endpoint(RuntimeEndpoint):
         stops = [params.stop] if isinstance(params.stop, str) else list(params.stop or ())
         params = dataclasses.replace(params, stop=stops + list(self.chat_template.stop_str))
         self._handle_dtype_to_regex(params)
-        hint = Hint(program=_wire_name(tag.program), slot=_wire_name(tag.slot), off=not self.speculate)
+        hint = self._hints.make(tag.program, tag.call, s.text_, params.stop)
         body: dict[str, Any] = {
             "text": s.text_,
             "sampling_params": {
@@ -240,11 +271,16 @@ class Endpoint(RuntimeEndpoint):
             if getattr(params, name) is not None:
                 body[name] = getattr(params, name)
         self._add_images(s, body)
-        return body
+        return self._apart(body)
+
+    def _apart(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The request under the endpoint's own key: every call of a run must share its cached prefix."""
+        key = self._options["extra_key"]
+        return body if key is None else {**body, "extra_key": key}
 
     def _generate_http_request(self, s: StreamExecutor, data: dict[str, Any]) -> Any:
         self._add_images(s, data)
-        answer = self._http.post("/generate", data)
+        answer = self._http.post("/generate", self._apart(data))
         answers = answer if isinstance(answer, list) else [answer]
         for one in answers:
             check_answer(one)
@@ -275,19 +311,6 @@ def _failing(executor: StreamExecutor, slot: str | None = None) -> Iterator[None
     except Exception as error:
         FailedExecutor.fail(executor, error, slot)
         raise
-
-
-def _wire_name(name: str | None) -> str | None:
-    """The name itself, or, where a hint cannot carry it, a legible part of it with a digest of all of it."""
-    if name is None or (len(name) <= MAX_NAME_CHARS and _is_unicode(name)):
-        return name
-    plain = name.encode("utf-8", "backslashreplace")
-    digest = hashlib.sha256(plain).hexdigest()[:16]
-    return f"{plain.decode('utf-8')[: MAX_NAME_CHARS - 17]}~{digest}"
-
-
-def _is_unicode(name: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _interrupted() -> bool:

@@ -17,7 +17,7 @@ import sys
 import threading
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sglang.lang.interpreter import StreamExecutor, run_program
@@ -52,6 +52,13 @@ def program_name(function: Any) -> str:
     return f"{module.removeprefix(PROGRAM_FILE_PREFIX)}.{qualname}"
 
 
+class SlotCall(NamedTuple):
+    """A call: its slot's name, and the `gen` or `select` expression it runs (None where that cannot be seen)."""
+
+    slot: str
+    expression: Any
+
+
 class SlotNames:
     """Names each call: the `gen`'s own name, or its order (from 1) among the calls of its executor.
 
@@ -62,15 +69,15 @@ class SlotNames:
         self._counts: WeakKeyDictionary[StreamExecutor, int] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def next(self, executor: StreamExecutor) -> str:
-        """The slot of the call that `executor` is making now. Counts it, so ask once a call."""
+    def next(self, executor: StreamExecutor) -> SlotCall:
+        """The call that `executor` is making now. Counts it, so ask once a call."""
         with self._lock:
             order = self._counts[executor] = self._counts.get(executor, 0) + 1
         frame = _frame_running(sys._getframe(1), _EXECUTING)
-        name = frame.f_locals["expr"].name if frame is not None else None
-        if name:
-            return str(name)
-        return f"#{order}" if executor.fork_start_text_pos is None else f"fork#{order}"
+        expression = frame.f_locals["expr"] if frame is not None else None
+        if expression is not None and expression.name:
+            return SlotCall(str(expression.name), expression)
+        return SlotCall(f"#{order}" if executor.fork_start_text_pos is None else f"fork#{order}", expression)
 
 
 def _frame_running(frame: FrameType | None, codes: tuple[CodeType, ...]) -> FrameType | None:

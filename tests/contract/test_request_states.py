@@ -1,14 +1,20 @@
-"""A bad hint is counted once for its request, however many chunks its prompt is prefilled in."""
+"""What a state makes of SGLang's request: a bad hint is counted once, however many chunks its prompt is prefilled in;
+owners are told apart; drafters learn from what ended by itself, and only from what was kept of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from sglang.srt.managers.schedule_batch import FINISH_ABORT, FINISH_LENGTH, FINISH_MATCHED_STR
+
 from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.planner import DraftPlanner
+from sgl_spec.drafting.tree import Chain
 from sgl_spec.server.report import FIELD
-from sgl_spec.server.request_states import RequestStates
+from sgl_spec.server.request_states import RequestStates, owner
 
 
 class Request(SimpleNamespace):
@@ -22,7 +28,8 @@ def _request(hint: Any) -> Request:
     params = SimpleNamespace(custom_params={FIELD: hint}, ignore_eos=True)
     return Request(
         rid="r", sampling_params=params, customized_info=None, origin_input_ids_unpadded=[1, 2], tokenizer=None,
-        eos_token_ids=None,
+        eos_token_ids=None, grammar=None, extra_key=None, cache_salt=None, output_ids=[], finished_reason=None,
+        finished_len=None,
     )  # fmt: skip
 
 
@@ -40,3 +47,66 @@ def test_a_good_hint_is_read() -> None:
     states = RequestStates(DraftPlanner([], DraftBudget()))
     assert states.state(_request({"version": 1, "off": True})).hint.off
     assert states.ignored_hints == {}
+
+
+class Listener(Drafter):
+    """Keeps the requests it is told of and the outputs it is to learn from."""
+
+    origin = "listener"
+
+    def __init__(self) -> None:
+        self.started: list[DraftRequest] = []
+        self.learned: list[list[int]] = []
+
+    def start(self, request: DraftRequest) -> None:
+        self.started.append(request)
+
+    def propose(self, rid: str, max_tokens: int) -> list[Chain]:
+        return []
+
+    def finish(self, rid: str, output: Sequence[int]) -> None:
+        self.learned.append(list(output))
+
+    def notes(self, rid: str) -> dict[str, Any]:
+        return {"heard": len(self.started)}
+
+
+def _ended(**changes: Any) -> Listener:
+    listener = Listener()
+    states = RequestStates(DraftPlanner([listener], DraftBudget()))
+    request = _request({"version": 1})
+    states.state(request)
+    request.output_ids = [5, 6, 7, 8]
+    vars(request).update(changes)
+    states.finish("r")
+    assert request.customized_info[FIELD][0:1][0]["heard"] == 1
+    return listener
+
+
+def test_drafters_learn_from_what_was_kept() -> None:
+    assert _ended(finished_reason=FINISH_LENGTH(4)).learned == [[5, 6, 7, 8]]
+    assert _ended(finished_reason=FINISH_MATCHED_STR("x"), finished_len=2).learned == [[5, 6]]
+
+
+def test_nothing_is_learned_from_an_aborted_request() -> None:
+    assert _ended(finished_reason=FINISH_ABORT("gone")).learned == []
+
+
+def test_a_request_that_vanishes_teaches_nothing() -> None:
+    listener = Listener()
+    states = RequestStates(DraftPlanner([listener], DraftBudget()))
+    states.state(_request({"version": 1}))
+    states.forget("r")
+    assert listener.learned == []
+
+
+def test_owners_are_told_apart() -> None:
+    keys = [None, "", "a", "b", '["a", "b"]']
+    owners = {(key, salt): owner(SimpleNamespace(extra_key=key, cache_salt=salt)) for key in keys for salt in keys}
+    # For SGLang's cache an empty key is none.
+    parts: dict[str, set[tuple[str, str]]] = {}
+    for (key, salt), name in owners.items():
+        parts.setdefault(name, set()).add((key or "", salt or ""))
+    assert all(len(pairs) == 1 for pairs in parts.values())
+    assert parts[""] == {("", "")}
+    assert len(parts) == 16

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from sgl_spec.cli.bench import ALL_WORKLOADS
+from sgl_spec.cli.bench.constrained_prompts import character_regex
 from sgl_spec.cli.bench.prompts import BUILDERS, build_prompts, list_lines
 from sgl_spec.errors import ConfigError
 
@@ -34,13 +36,15 @@ FILES = {
     "bfcl_v4_simple_python.jsonl": [
         {"question": [[{"role": "user", "content": "area?"}]], "function": [{"name": "area", "parameters": {}}]}
     ],
+    "sglang_json_jump_forward_names.txt": ["Luna Lovegood", "", " Dobby "],
 }
 
 
 @pytest.fixture
 def data(tmp_path):
     for name, rows in FILES.items():
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
     return tmp_path
 
 
@@ -73,6 +77,24 @@ def test_json_shows_functions_and_request(data):
     (prompt,) = build_prompts("json", data, chat, 10)
     assert '"name": "area"' in prompt.text
     assert prompt.text.endswith("Request: area?</user>")
+    assert prompt.json_schema is None
+
+
+def test_bfcl_asks_the_same_and_holds_the_answer_to_a_schema(data):
+    (free,), (held,) = build_prompts("json", data, chat, 10), build_prompts("bfcl", data, chat, 10)
+    assert held.text == free.text
+    assert json.loads(held.json_schema)["properties"]["name"] == {"const": "area"}
+    assert (held.program, held.slot) == ("bfcl", "call")
+    assert (free.program, free.slot) == (None, None)
+
+
+def test_character_has_a_prompt_per_name_in_one_slot(data):
+    prompts = build_prompts("character", data, chat, 10)
+    assert [prompt.text.partition(" is a")[0] for prompt in prompts] == ["Luna Lovegood", "Dobby"]
+    assert all(prompt.text.endswith("information about this character.\n") for prompt in prompts)
+    assert {(prompt.regex, prompt.program, prompt.slot) for prompt in prompts} == {
+        (character_regex(), "character", "sheet")
+    }
 
 
 def test_copy_needs_no_files_and_is_the_same_everywhere():
@@ -94,6 +116,10 @@ def test_limit_is_a_prefix(data, name):
     assert len({prompt.id for prompt in every}) == len(every)
 
 
+def test_help_names_every_workload():
+    assert ",".join(BUILDERS) == ALL_WORKLOADS
+
+
 def test_unknown_workload_and_missing_folder_are_named(tmp_path):
     with pytest.raises(ConfigError, match="'poems'; known workloads are react"):
         build_prompts("poems", tmp_path, chat, 1)
@@ -111,6 +137,8 @@ def test_unknown_workload_and_missing_folder_are_named(tmp_path):
         ("chat", "mt_bench.jsonl", '{"id": 1}', "line 1: the field 'turns' is missing"),
         ("react", "sglang_react_hotpotqa_100.jsonl", '{"Question: q": [{"thought": "t"}]}', "line 1: expected one"),
         ("rag", "spec_bench.jsonl", '{"category": "math"}', "has no prompt"),
+        ("bfcl", "bfcl_v4_simple_python.jsonl", '{"question": []}', "line 1: the field 'function' is missing"),
+        ("character", "sglang_json_jump_forward_names.txt", "", "has no prompt"),
     ],
 )
 def test_bad_data_is_named_by_file_and_line(tmp_path, name, file, line, message):

@@ -13,7 +13,8 @@ from sgl_spec import bundled_model, cli
 from sgl_spec.cli import machine, program_tasks
 from sgl_spec.cli.bench import fleet
 from sgl_spec.cli.bench.measure import Task, Workload
-from sgl_spec.cli.bench.prompts import Prompt
+from sgl_spec.cli.bench.modes import MODES
+from sgl_spec.cli.bench.prompt import Prompt
 from sgl_spec.cli.server_command import ServerCommand
 from sgl_spec.errors import ConfigError
 
@@ -52,20 +53,20 @@ class FakeServer:
             ids[7] = 99
         meta = {"prompt_tokens": 3, "completion_tokens": 10, "cached_tokens": 0, "finish_reason": {"type": "stop"}}
         if self.mode == "full":
-            stats = {"rounds": 3, "drafted": {"lookup": 12}, "accepted": {"lookup": 6}, "abstained": {}, "tokens": 9}
+            stats = {"rounds": 3, "drafted": {"lookup": 12}, "reached": {"lookup": 8}, "accepted": {"lookup": 6}}
             meta |= {"spec_verify_ct": 3, "sgl_spec": [{"rounds": 1}, stats]}
         return {"text": " ".join(map(str, ids)), "output_ids": ids, "meta_info": meta}
 
 
 @pytest.fixture
 def fakes(monkeypatch, tmp_path):
-    """Fake servers by mode name, put in the place of a real fleet."""
+    """Fake servers by name, put in the place of a real fleet."""
     servers: dict[str, FakeServer] = {name: FakeServer(name) for name in ("off", "ngram", "full")}
 
     @contextlib.contextmanager
     def open_fleet(modes, plan):
         yield tuple(
-            fleet.Server(mode, ServerCommand(("x",), {}, servers[mode.name].url, plan.model, mode.algorithm))
+            fleet.Server(mode, ServerCommand(("x",), {}, servers[mode.server].url, plan.model, mode.algorithm))
             for mode in modes
         )
 
@@ -87,8 +88,8 @@ def test_bench_measures_compares_and_writes_everything(fakes, tmp_path, capsys):
     table = capsys.readouterr().out
     row = next(line.split() for line in table.splitlines() if line.startswith("copy      full"))
     assert row[-1] == "4/4"
-    assert row[-2] == "3.00"
-    assert "lookup 24/48" in table
+    assert row[-5:-1] == ["3.00", "-", "0.0", "%"]
+    assert "copy      full  lookup       48       32        24            75.0 %" in table
 
     result = json.loads(out.read_text())
     assert (result["schema"], result["kind"]) == (1, "sgl_spec.bench")
@@ -106,7 +107,45 @@ def test_every_server_gets_the_same_and_is_flushed_before_each_pass(fakes):
     assert cli.main(BENCH) == 0
     expected = ["/generate", *(["/flush_cache", "/generate", "/generate"] * 2)]
     assert all(server.log == expected for server in fakes.values())
+    keys = {name: [body.pop("extra_key") for body in server.bodies] for name, server in fakes.items()}
     assert fakes["off"].bodies == fakes["ngram"].bodies == fakes["full"].bodies
+    nonce = keys["full"][0].removeprefix("bench-full-copy-warmup-")
+    rounds = ["warmup", "1", "1", "2", "2"]
+    assert keys == {mode: [f"bench-{mode}-copy-{part}-{nonce}" for part in rounds] for mode in keys}
+
+
+def test_modes_of_one_server_differ_by_hint_and_key_and_flush_it_once(fakes, tmp_path, capsys):
+    out = tmp_path / "result.json"
+    modes = ["--modes", "off,full,cold,lookup,memory", "--rounds", "1", "--out", str(out)]
+    assert cli.main([*BENCH, *modes]) == 0
+    assert fakes["full"].log == ["/generate"] * 4 + ["/flush_cache"] + ["/generate"] * 8
+    hints = {}
+    for body in fakes["full"].bodies[4:]:
+        hints.setdefault(body["extra_key"].split("-")[1], []).append(body["sampling_params"].get("custom_params"))
+    assert hints == {
+        "full": [None, None],
+        "cold": [{"sgl_spec": {"version": 1, "memory": "off"}}] * 2,
+        "lookup": [{"sgl_spec": {"version": 1, "origins": ["lookup"]}}] * 2,
+        "memory": [{"sgl_spec": {"version": 1, "origins": ["memory"]}}] * 2,
+    }
+    assert len({body["extra_key"] for body in fakes["full"].bodies}) == 8, "a warm-up fills nobody's memory"
+    merged = next(line for line in capsys.readouterr().out.splitlines() if line.endswith("yes"))
+    assert merged.split() == ["copy", "3.00", "3.00", "-", "3.00", "-", "lookup", "+0.000", "yes"]
+
+    result = json.loads(out.read_text())
+    assert {mode["name"]: mode["server"] for mode in result["modes"]} == {
+        "off": "off", "full": "full", "cold": "full", "lookup": "full", "memory": "full",
+    }  # fmt: skip
+    assert {mode["name"]: mode["hint"] for mode in result["modes"]}["lookup"] == {"version": 1, "origins": ["lookup"]}
+    (merged,) = result["merged"]
+    assert merged["singles"] == {"lookup": 3.0, "memory": 3.0}
+    assert (merged["full"], merged["best"], merged["margin"], merged["holds"]) == (3.0, "lookup", 0.0, True)
+    assert {sample["extra_key"] for sample in result["samples"]} >= {
+        body["extra_key"] for body in fakes["full"].bodies[4:]
+    }
+    row = next(row for row in result["summary"] if row["mode"] == "full")
+    assert row["drafts"] == [{"origin": "lookup", "drafted": 24, "accepted": 12, "reached": 16}]
+    assert (row["filled_tokens_per_step"], row["forced_share"]) == (None, 0.0)
 
 
 def test_our_difference_fails_and_a_rivals_is_shown(fakes, capsys):
@@ -122,7 +161,7 @@ def test_a_failing_server_is_named(fakes, capsys):
     fakes["full"].fail = True
     assert cli.main(BENCH) == 2
     err = capsys.readouterr().err
-    assert "server 'full'" in err
+    assert "server 'full' (mode 'full')" in err
     assert "out of memory" in err
 
 
@@ -189,7 +228,7 @@ def test_a_program_is_one_task_per_input(monkeypatch):
     seen = []
     loaded = LoadedProgram("p", object(), [{"n": number} for number in range(5)])
     monkeypatch.setattr(program_tasks, "load_program", lambda spec: loaded)
-    monkeypatch.setattr(program_tasks, "_endpoint", lambda url: url)
+    monkeypatch.setattr(program_tasks, "_endpoint", lambda url, key, hint: (url, key, hint))
 
     def run_inputs(loaded, endpoint):
         seen.append((loaded.inputs, endpoint))
@@ -199,5 +238,7 @@ def test_a_program_is_one_task_per_input(monkeypatch):
     workload = program_tasks.program_workload("p.py", 3)
     assert [task.id for task in workload.tasks] == ["p-0", "p-1", "p-2"]
     task: Task = workload.tasks[2]
-    task.run(fleet.Server(None, ServerCommand((), {}, "http://x:1", "m", None)))
-    assert seen == [([{"n": 2}], "http://x:1")]
+    run = task.prepare(fleet.Server(MODES["cold"], ServerCommand((), {}, "http://x:1", "m", None)), "key")
+    assert seen == [], "preparing runs nothing"
+    assert run() == ()
+    assert seen == [([{"n": 2}], ("http://x:1", "key", MODES["cold"].hint))]

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from sgl_spec.cli.bench import ALL_MODES
 from sgl_spec.cli.bench.measure import Sample, rotated
 from sgl_spec.cli.bench.modes import MODES, parse_modes
-from sgl_spec.cli.bench.stats import OriginTotal, abstained, decode_steps, origin_totals, spread, tokens_per_step
-from sgl_spec.cli.bench.summary import difference_text, differences, draft_table, failures, main_table, summarise
+from sgl_spec.cli.bench.stats import (
+    OriginTotal,
+    abstained,
+    decode_steps,
+    forced_share,
+    origin_totals,
+    spread,
+    tokens_per_step,
+)
+from sgl_spec.cli.bench.summary import (
+    abstained_table,
+    difference_text,
+    differences,
+    failures,
+    main_table,
+    origin_table,
+    summarise,
+)
 from sgl_spec.cli.demo import demo_table
 from sgl_spec.cli.run import call_table
 from sgl_spec.cli.text_table import render
@@ -22,8 +39,8 @@ def call(ids=(1, 2, 3), verified=None, spec=None, text="abc") -> CallRecord:
     )  # fmt: skip
 
 
-def spec(rounds, drafted, accepted, gave_up=0):
-    return {
+def spec(rounds, drafted, accepted, gave_up=0, reached=None):
+    return ({} if reached is None else {"reached": {"all": reached, "lookup": reached}}) | {
         "rounds": rounds,
         "drafted": {"all": drafted, "lookup": drafted},
         "accepted": {"all": accepted, "lookup": accepted},
@@ -122,10 +139,11 @@ def test_tables_show_what_was_measured():
     samples = [sample("off", 2.0, call(range(13))), sample("full", 1.0, call(range(13), 4, spec(4, 20, 8, 1)))]
     rows = summarise(samples)
     full = main_table(rows).splitlines()[3].split()
-    assert full == ["w", "full", "1", "1.00", "(1.00-1.00)", "2.00x", "13", "4", "3.00", "1/1"]
-    drafts = draft_table(rows).splitlines()
-    assert len(drafts) == 3, "a mode that reports no drafts has no line"
-    assert drafts[2].split() == ["w", "full", "lookup", "8/20", "no_match", "1"]
+    assert full == ["w", "full", "1", "1.00", "(1.00-1.00)", "2.00x", "13", "4", "3.00", "-", "0.0", "%", "1/1"]
+    origins = origin_table(rows).splitlines()
+    assert len(origins) == 3, "a mode that reports no drafts has no line"
+    assert origins[2].split() == ["w", "full", "lookup", "20", "-", "8", "-"]
+    assert abstained_table(rows).splitlines()[2].split() == ["w", "full", "no_match", "1"]
     (line,) = demo_table(rows).splitlines()[2:]
     assert line.split() == ["w", "1", "2.00", "1.00", "2.00x", "13", "4", "3.00", "lookup", "8/20", "yes"]
 
@@ -135,8 +153,59 @@ def test_demo_table_says_no():
     assert "NO (1 of 1 differ)" in demo_table(rows)
 
 
-def test_draft_table_is_empty_without_reports():
-    assert draft_table(summarise([sample("off", 1.0)])) == ""
+def test_tables_of_drafts_are_empty_without_reports():
+    rows = summarise([sample("off", 1.0)])
+    assert origin_table(rows) == abstained_table(rows) == ""
+    assert rows[0].forced_share is None
+    assert main_table(rows).splitlines()[2].split()[-3:] == ["-", "-", "1/1"]
+
+
+def test_origins_tell_how_many_of_the_reached_were_accepted():
+    calls = [call(range(13), 4, spec(4, 20, 8, reached=10)), call(range(13), 4, spec(4, 5, 1, reached=2))]
+    (total,) = origin_totals(calls)
+    assert (total.reached, total.accepted_of_reached) == (12, 0.75)
+    rows = summarise([sample("off", 1.0), sample("full", 1.0, *calls)])
+    assert origin_table(rows).splitlines()[2].split() == ["w", "full", "lookup", "25", "12", "9", "75.0", "%"]
+
+
+def test_one_call_that_does_not_tell_makes_the_reached_unknown():
+    (total,) = origin_totals([call(spec=spec(4, 20, 8, reached=10)), call(spec=spec(4, 20, 8))])
+    assert (total.reached, total.accepted_of_reached) == (None, None)
+    (never,) = origin_totals([call(spec=spec(1, 3, 0, reached=0))])
+    assert (never.reached, never.accepted_of_reached) == (0, None)
+
+
+def forced(**accepted: int):
+    return {"rounds": 2, "accepted": {f"grammar.{origin}": count for origin, count in accepted.items()}}
+
+
+def test_forced_share_is_of_all_tokens_that_could_tell():
+    calls = [
+        call(range(10), spec=forced(forced=3, text=2, branch=4)),
+        call(range(10), spec=forced(edge=5)),
+        call(range(50)),
+    ]
+    assert forced_share(calls) == 5 / 20
+    assert forced_share([call()]) is None
+    assert forced_share([call([], spec=forced())]) is None
+
+
+def tasks_of(mode, *steps, number=0):
+    """One sample per task, each of 13 tokens, in so many steps."""
+    return [sample(mode, 1.0, call(range(13), count), task=f"t{at}", number=number) for at, count in enumerate(steps)]
+
+
+def test_tokens_per_step_once_memory_is_filled_are_of_the_seventh_task_on_in_each_pass():
+    passes = [
+        *tasks_of("off", *[12] * 8, number=0), *tasks_of("off", *[12] * 8, number=1),
+        *tasks_of("full", *[12] * 6, 4, 3, number=0), *tasks_of("full", *[12] * 6, 2, 3, number=1),
+    ]  # fmt: skip
+    off, full = summarise(passes)
+    assert off.filled_tokens_per_step == 1.0
+    assert full.filled_tokens_per_step == 48 / 12
+    assert full.tokens_per_step == 16 * 12 / (12 * 12 + 12)
+    assert main_table([full]).splitlines()[2].split()[9] == "4.00"
+    assert summarise(tasks_of("off", *[12] * 6))[0].filled_tokens_per_step is None
 
 
 def test_call_table_has_a_row_per_call_and_a_total():
@@ -159,6 +228,7 @@ def test_modes_are_checked():
     assert [mode.name for mode in parse_modes("full, off")] == ["off", "full"]
     assert MODES["full"].must_match
     assert not MODES["ngram"].must_match
+    assert ",".join(MODES) == ALL_MODES
     for text, message in [("full", "must contain 'off'"), ("off,turbo", "'turbo'"), ("off,full,full", "2 times")]:
         with pytest.raises(ConfigError, match=message):
             parse_modes(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from sgl_spec.cli.server_command import (
     parse_flags,
 )
 from sgl_spec.errors import ConfigError
+from sgl_spec.frontend.runtime import serve_command
 
 REQUEST = ServerRequest("SGL_SPEC", 4000, (), "/models/m", on_cpu=True, cores=3)
 
@@ -175,3 +178,63 @@ def test_ready_line():
     line = ready_line(build(algorithm=None), 17)
     assert line == "sgl-spec ready http://127.0.0.1:4000 model=/models/m speculation=off pid=17"
     assert "speculation=on" in ready_line(build(), 17)
+
+
+def config_of(command) -> dict[str, object]:
+    return json.loads(command.env["SGLSPEC_CONFIG"])
+
+
+def test_a_memory_file_reaches_the_servers_settings_as_an_absolute_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert config_of(build(memory=Path("m.bin")))["memory_file"] == str(tmp_path / "m.bin")
+    assert "SGLSPEC_CONFIG" not in build().env
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_memory_file_joins_the_users_settings_and_wins_over_theirs(tmp_path, as_file):
+    text = '{"width": 7}'
+    if as_file:
+        (tmp_path / "config.json").write_text(text)
+        text = str(tmp_path / "config.json")
+    config = config_of(build(env={"SGLSPEC_CONFIG": text}, memory=tmp_path / "m.bin"))
+    assert (config["width"], config["memory_file"]) == (7, str(tmp_path / "m.bin"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [('{"widht": 7}', "unknown setting 'widht'"), ('{"memory_tokens": 0}', "memory_tokens = 0 remembers nothing")],
+)
+def test_settings_that_are_wrong_are_named_before_a_server_starts(tmp_path, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        build(env={"SGLSPEC_CONFIG": settings}, memory=tmp_path / "m.bin")
+
+
+def test_a_memory_file_that_cannot_be_one_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=rf"there is no folder {tmp_path}/nowhere; make it first"):
+        build(memory=tmp_path / "nowhere" / "m.bin")
+    with pytest.raises(ConfigError, match="is a folder; name a file"):
+        build(memory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "algorithm", "reason"),
+    [
+        ((), None, "with --off: only SGL_SPEC has a memory"),
+        ((), "NGRAM", "with --speculative-algorithm NGRAM: only SGL_SPEC has a memory"),
+        (("--speculative-algorithm", "EAGLE3"), "SGL_SPEC", "with --speculative-algorithm EAGLE3"),
+    ],
+)
+def test_a_memory_without_our_algorithm_is_refused(tmp_path, words, algorithm, reason):
+    with pytest.raises(ConfigError, match=reason):
+        build(*words, algorithm=algorithm, memory=tmp_path / "m.bin")
+
+
+def test_serve_and_runtime_take_a_memory_file(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(machine, "accelerator_name", lambda: None)
+    monkeypatch.delenv("SGLSPEC_CONFIG", raising=False)
+    typed = serve_command(4100, off=False, server_args={"memory": tmp_path / "m.bin", "model_path": "a/b"})[3:]
+    assert cli.main([*typed, "--dry-run"]) == 0
+    (setting,) = [word for word in shlex.split(capsys.readouterr().out) if word.startswith("SGLSPEC_CONFIG=")]
+    assert json.loads(setting.partition("=")[2])["memory_file"] == str(tmp_path / "m.bin")
+    assert cli.main([*typed, "--dry-run", "--off"]) == 2
+    assert "only SGL_SPEC has a memory" in capsys.readouterr().err

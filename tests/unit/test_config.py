@@ -32,6 +32,16 @@ def test_reads_json_from_the_variable_and_from_a_file(tmp_path: Path) -> None:
         ({"min_gain": 1.0}, "min_gain = 1.0"),
         ({"min_gain": "high"}, "min_gain = 'high'"),
         ({"max_index_tokens": 1}, "max_index_tokens = 1"),
+        ({"memory_tokens": -1}, "memory_tokens = -1: wanted a whole number from 0 to 100000000"),
+        ({"memory_tokens": "many"}, "memory_tokens = 'many'"),
+        ({"memory_slot_tokens": 63}, "memory_slot_tokens = 63: wanted a whole number from 64"),
+        (
+            {"memory_tokens": 1000, "memory_slot_tokens": 501},
+            "memory_slot_tokens = 501: wanted at most half of .* 1000",
+        ),
+        ({"memory_file": ""}, "memory_file = '': wanted the path of a file"),
+        ({"memory_file": 7}, "memory_file = 7: wanted the path of a file"),
+        ({"memory_tokens": 0, "memory_file": "m"}, "memory_file = 'm': wanted null, since memory_tokens = 0"),
     ],
 )
 def test_refuses(values: dict[str, object], message: str) -> None:
@@ -46,6 +56,11 @@ def test_refuses(values: dict[str, object], message: str) -> None:
 def test_refuses_what_it_cannot_read(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SpecConfig.from_environment({"SGLSPEC_CONFIG": text})
+
+
+def test_memory_can_be_turned_off_and_be_as_small_as_one_slot_with_its_program() -> None:
+    assert SpecConfig(memory_tokens=0).memory_file is None
+    assert SpecConfig(memory_tokens=128, memory_slot_tokens=64, memory_file="m.bin").memory_slot_tokens == 64
 
 
 def test_refuses_a_list(tmp_path: Path) -> None:

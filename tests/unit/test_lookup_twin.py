@@ -1,4 +1,5 @@
-"""The lookup drafter's search over the automaton against a slow twin that knows the text and the rule."""
+"""The search over an automaton against a slow twin that knows the text and the rule: from the text's own end, as the
+lookup drafter does, and after another text, as the memory drafter does."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from sgl_spec.drafting.budget import DraftBudget, combine
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.lookup_drafter import LONG_MATCH, NEWEST_BONUS, PRIORS, LookupDrafter, Trust
+from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.suffix_index import SuffixIndex
+from sgl_spec.drafting.suffix_kernel import NEWEST_BONUS
+from sgl_spec.drafting.suffix_search import LONG_MATCH, PRIORS, Trust, search_chains
+from sgl_spec.drafting.tree import Chain, DraftError
 
 # No product of priors comes near this floor, so that rounding cannot decide what is above it.
 MIN_A = 0.0311731
@@ -29,9 +35,8 @@ class Context(NamedTuple):
     followed: dict[int, list[int]]
 
 
-def contexts(text: list[int], path: tuple[int, ...]) -> list[Context]:
-    """The longest suffix of text + path for every set of places in the text, the longest first."""
-    whole = [*text, *path]
+def contexts(text: list[int], whole: list[int]) -> list[Context]:
+    """The longest suffix of `whole` for every set of places in the text, the longest first."""
     found: dict[tuple[int, ...], Context] = {}
     for length in range(len(whole), 0, -1):
         suffix = whole[len(whole) - length :]
@@ -62,44 +67,80 @@ def shares(context: Context, seen: set[int]) -> dict[int, float]:
     return {token: trust.split * weight / sum(weights.values()) for token, weight in weights.items()}
 
 
-def offers(text: list[int], path: tuple[int, ...], min_q: float) -> dict[int, float]:
+def offers(text: list[int], whole: list[int], min_q: float) -> dict[int, float]:
     left, seen, offered = 1.0, set[int](), dict[int, float]()
-    for context in contexts(text, path):
+    for context in contexts(text, whole):
         if left < min_q:
             break
         given_away = {token: left * share for token, share in shares(context, seen).items()}
-        offered |= {token: q for token, q in given_away.items() if q >= min_q}
+        offered |= {token: q for token, q in given_away.items() if q >= min_q and token >= 0}
         left -= sum(given_away.values())
         seen |= context.followed.keys()
     return offered
 
 
-def twin(text: list[int], path: tuple[int, ...] = (), a: float = 1.0) -> dict[tuple[int, ...], float]:
-    """a(v) of every node worth drafting, by its path."""
+def twin(text: list[int], own: list[int], path: tuple[int, ...] = (), a: float = 1.0) -> dict[tuple[int, ...], float]:
+    """a(v) of every node worth drafting from `text` after `own`, by its path."""
     nodes: dict[tuple[int, ...], float] = {}
-    for token, q in offers(text, path, MIN_A / a).items():
+    for token, q in offers(text, [*own, *path], MIN_A / a).items():
         nodes[*path, token] = a * q
-        nodes |= twin(text, (*path, token), a * q)
+        nodes |= twin(text, own, (*path, token), a * q)
     return nodes
 
 
-def searched(text: list[int]) -> dict[tuple[int, ...], float]:
-    drafter = LookupDrafter(min_a=MIN_A)
-    drafter.start(DraftRequest("r", text))
-    tree = combine(drafter.propose("r", 10_000), text[-1], DraftBudget(10_000, 0.0))
+def by_path(chains: list[Chain]) -> dict[tuple[int, ...], float]:
+    tree = combine(chains, 0, DraftBudget(10_000, 0.0))
     paths: list[tuple[int, ...]] = [()]
     for node in range(1, len(tree)):
         paths.append((*paths[tree.parents[node]], tree.tokens[node]))
     return {paths[node]: tree.a[node] for node in range(1, len(tree))}
 
 
+def searched(text: list[int]) -> dict[tuple[int, ...], float]:
+    drafter = LookupDrafter(min_a=MIN_A)
+    drafter.start(DraftRequest("r", text))
+    return by_path(drafter.propose("r", 10_000))
+
+
 @settings(deadline=None, max_examples=300)
 @given(texts)
 def test_the_search_finds_what_the_rule_says(text):
-    assert searched(text) == pytest.approx(twin(text), rel=1e-9)
+    assert searched(text) == pytest.approx(twin(text, text), rel=1e-9)
 
 
 def test_it_also_does_with_long_contexts_and_many_followers():
     fan = [token for n in range(40) for token in (7, n % 13 + 8)]
     for text in ([*range(30), *range(29)], [*fan, 7], [*range(12), *fan, 3, 4, 7, *range(11), 7]):
-        assert searched(text) == pytest.approx(twin(text), rel=1e-9)
+        assert searched(text) == pytest.approx(twin(text, text), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.integers(-2, 3), max_size=40), st.lists(st.integers(-1, 3), max_size=20))
+def test_so_it_does_after_another_text_and_never_proposes_a_marker(text, own):
+    index = SuffixIndex(markers=True)
+    index.extend(text)
+    cursor = SuffixCursor(index)
+    cursor.extend(own)
+    chains = search_chains(index.automaton, cursor.state, cursor.length, 10_000, MIN_A, "memory")
+    assert all(chain.origin == "memory" and min(chain.tokens) >= 0 for chain in chains)
+    assert by_path(chains) == pytest.approx(twin(text, own), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts, st.integers(0, 12), st.sampled_from([0.0, MIN_A, 0.3]))
+def test_fewer_nodes_are_the_likeliest_of_all(text, max_nodes, min_a):
+    index = SuffixIndex()
+    index.extend(text)
+    state = index.longest_match
+    length = index.length_of(state)
+    few = by_path(search_chains(index.automaton, state, length, max_nodes, min_a, "x"))
+    every = by_path(search_chains(index.automaton, state, length, 10_000, min_a, "x"))
+    assert sorted(few.values()) == sorted(every.values())[len(every) - len(few) :]
+    assert len(few) == min(max_nodes, len(every))
+    assert few.items() <= every.items()
+
+
+@pytest.mark.parametrize("state", [-1, 1 << 20])
+def test_a_state_that_is_none_is_refused(state):
+    with pytest.raises(DraftError, match=f"state is {state}"):
+        search_chains(SuffixIndex().automaton, state, 1, 15, 0.04, "x")

@@ -154,6 +154,7 @@ def test_commit_tells_the_drafters_what_was_really_committed():
     assert planner.stats("r").to_dict() == {
         "rounds": 1,
         "drafted": {"all": 3, "fixed": 3},
+        "reached": {"all": 2, "fixed": 2},
         "accepted": {"all": 2, "fixed": 2},
         "abstained": {},
         "tokens": 2,

@@ -15,7 +15,9 @@ PUBLIC = {
     "ConfigError",
     "ContractError",
     "Endpoint",
+    "GraphError",
     "HintError",
+    "MemoryFileError",
     "ModelPreparationError",
     "PlatformError",
     "Runtime",
@@ -23,7 +25,10 @@ PUBLIC = {
     "ServerUnavailable",
     "SglSpecError",
     "SpecConfig",
+    "TraceError",
     "__version__",
+    "expect",
+    "predict",
 }
 
 

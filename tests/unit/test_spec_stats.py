@@ -27,6 +27,7 @@ def test_a_node_counts_once_for_each_origin_and_once_in_all():
     assert counter.snapshot().to_dict() == {
         "rounds": 1,
         "drafted": {"all": 3, "lookup": 2, "template": 2},
+        "reached": {"all": 3, "lookup": 2, "template": 2},
         "accepted": {"all": 2, "lookup": 2, "template": 1},
         "abstained": {},
         "tokens": 3,

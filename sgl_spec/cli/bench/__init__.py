@@ -1,6 +1,6 @@
 """`sgl-spec bench`: measures ways of serving against each other on programs and on prompts from data files.
 
-    modes (which servers) -> fleet (up together) -> measure (interleaved) -> summary (medians, identity) -> tables, JSON
+    modes (which servers and hints) -> fleet (up together) -> measure (interleaved) -> summary -> tables, JSON
 
 This module is the command line; what it runs is imported only when it runs.
 """
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from sgl_spec.cli.bench.summary import Row
 
 DIFFERENCES_SHOWN = 10
+# Written out for --help, which is to import nothing; a test holds them to the real lists.
+ALL_MODES = "off,ngram,full,cold,lookup,grammar,memory,template"
+ALL_WORKLOADS = "react,chat,edit,rag,json,copy,character,bfcl"
 
-DESCRIPTION = """Starts one server per mode, runs every task on all of them in turns, compares each output with that of
-mode `off`, and prints medians. Exit code 1 when an output of `full` differs from `off`. Any flag of SGLang's own server
-may be added; all servers get it."""
+DESCRIPTION = """Runs every task in every mode, in turns, compares each output with that of mode `off`, and prints
+medians. Starts the servers that the modes need: one each for `off` and `ngram`, and one that the modes of ours share,
+which differ by what their requests ask for: `full`, `cold` (all but memory), and `lookup`, `grammar`, `memory` and
+`template` (drafts of that origin alone). Exit code 1 when an output of one of ours differs from `off`. Any flag of
+SGLang's own server may be added; all servers get it."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,10 +40,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     parser = subparsers.add_parser("bench", help="measure", description=DESCRIPTION, allow_abbrev=False)
     add = parser.add_argument
-    add("--modes", default="off,ngram,full", help="servers to compare (default: %(default)s)")
+    add("--modes", default="off,ngram,full", metavar="NAMES", help=f"which of {ALL_MODES} (default: %(default)s)")
     add("--programs", metavar="A.py,B.py", help="programs to run (default: the repository's three; '' for none)")
     add("--data", type=Path, metavar="DIR", help="folder of data files; adds the workloads built from them")
-    add("--workloads", metavar="NAMES", help="which of react,chat,edit,rag,json,copy (default with --data: all)")
+    add("--workloads", metavar="NAMES", help=f"which of {ALL_WORKLOADS} (default with --data: all)")
     add("--rounds", type=positive_int, default=3, metavar="N", help="passes over everything (default: %(default)s)")
     add("--limit", type=positive_int, default=10, metavar="N", help="tasks per workload (default: %(default)s)")
     add("--max-new-tokens", type=positive_int, default=256, metavar="N", help="per prompt (default: %(default)s)")
@@ -140,11 +145,20 @@ def _measurement(
 
 
 def _report(rows: Sequence[Row], samples: Sequence[Sample], modes: Sequence[Mode]) -> int:
-    from sgl_spec.cli.bench.summary import difference_text, differences, draft_table, failures, main_table
+    from sgl_spec.cli.bench.merged import merged_table
+    from sgl_spec.cli.bench.summary import (
+        abstained_table,
+        difference_text,
+        differences,
+        failures,
+        main_table,
+        origin_table,
+    )
 
     found = differences(samples)
     shown = [difference_text(one) for one in found[:DIFFERENCES_SHOWN]]
-    print("\n\n".join(filter(None, (main_table(rows), draft_table(rows), "\n".join(shown)))))
+    parts = (main_table(rows), origin_table(rows), abstained_table(rows), merged_table(rows), "\n".join(shown))
+    print("\n\n".join(filter(None, parts)))
     bad = failures(found, modes)
     if bad:
         print(f"{len(bad)} outputs of modes that promise the baseline's output differ from it.")

@@ -1,4 +1,4 @@
-"""Several servers up together, one per mode, so that their requests can be interleaved prompt by prompt."""
+"""Several servers up together, so that requests of all modes can be interleaved prompt by prompt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FleetPlan(NamedTuple):
 
 
 class Server(NamedTuple):
-    """One running server of a fleet."""
+    """A running server as one mode uses it; modes that differ by their hints alone have the same `command`."""
 
     mode: Mode
     command: ServerCommand
@@ -38,21 +38,23 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def open_fleet(modes: Sequence[Mode], plan: FleetPlan) -> Iterator[tuple[Server, ...]]:
-    """Starts a server per mode, each once the one before it answers, and stops them all on the way out.
+    """Starts the servers the modes run on, each once the one before it answers; stops them all on the way out.
 
-    Not all at once: a starting server takes the fall of free memory while it loads for its own use, and gives up when
-    a neighbour's loading leaves "no memory" for its cache.
+    Yields a `Server` per mode, in the modes' order. The servers do not start all at once: a starting one takes the fall
+    of free memory while it loads for its own use, and gives up when a neighbour's loading leaves "no memory" for its
+    cache.
 
     Raises:
         ServerUnavailable: one of them did not come up; the message holds the end of its log.
     """
-    servers = tuple(Server(mode, _command(mode, plan)) for mode in modes)
+    launched_as = {mode.server: mode for mode in modes}
+    commands = {name: _command(mode, plan) for name, mode in launched_as.items()}
     with tempfile.TemporaryDirectory(prefix="sgl-spec-") as logs, contextlib.ExitStack() as stack:
-        for server in servers:
-            process = ServerProcess(server.command, Path(logs) / f"{server.mode.name}.log")
+        for name, command in commands.items():
+            process = ServerProcess(command, Path(logs) / f"{name}.log")
             stack.enter_context(running(process))
-            _wait(server, process)
-        yield servers
+            _wait(name, process)
+        yield tuple(Server(mode, commands[mode.server]) for mode in modes)
 
 
 def _command(mode: Mode, plan: FleetPlan) -> ServerCommand:
@@ -60,14 +62,14 @@ def _command(mode: Mode, plan: FleetPlan) -> ServerCommand:
     return build_server_command(request, dict(os.environ))
 
 
-def _wait(server: Server, process: ServerProcess) -> None:
+def _wait(name: str, process: ServerProcess) -> None:
     shown = 0.0
 
     def waiting(seconds: float) -> None:
         nonlocal shown
         if seconds - shown >= 10:
             shown = seconds
-            print(f"waiting for the server '{server.mode.name}' ({seconds:.0f} s) ...", file=sys.stderr, flush=True)
+            print(f"waiting for the server '{name}' ({seconds:.0f} s) ...", file=sys.stderr, flush=True)
 
     process.wait_ready(waiting=waiting)
-    print(f"server '{server.mode.name}' is ready at {server.url}", file=sys.stderr, flush=True)
+    print(f"server '{name}' is ready at {process.command.url}", file=sys.stderr, flush=True)

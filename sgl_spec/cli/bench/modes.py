@@ -1,13 +1,19 @@
-"""The servers a measurement compares. A further rival is one more row of `MODES`."""
+"""The ways of serving that a measurement compares. A further rival is one more row of `MODES`.
+
+Some modes differ by the hint alone. They share one server, so that an ablation does not need a server for each.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from sgl_spec.cli.server_command import OUR_ALGORITHM
+from sgl_spec.drafting.hint import Hint
 from sgl_spec.errors import ConfigError
 
 BASELINE = "off"
+MERGED = "full"
+SINGLE_ORIGINS = ("lookup", "grammar", "memory", "template")  # each a mode of that name, drafting from it alone
 
 
 class Mode(NamedTuple):
@@ -16,25 +22,35 @@ class Mode(NamedTuple):
     Attributes:
         name: what `--modes` calls it.
         title: what it is, for the file and the log.
+        server: name of the server it runs on; modes of one server have the same algorithm and flags.
         algorithm: for --speculative-algorithm; None decodes plainly.
         flags: further SGLang flags of this mode.
         must_match: an output that differs from the baseline's makes the measurement fail. True for what we promise;
             a rival's differences are shown, and are the rival's.
+        hint: what each of its requests asks of the drafters, beside the names of program and slot.
     """
 
     name: str
     title: str
+    server: str
     algorithm: str | None
     flags: tuple[str, ...] = ()
     must_match: bool = False
+    hint: Hint = Hint()
+
+
+def _ours(name: str, title: str, hint: Hint) -> Mode:
+    return Mode(name, f"sgl_spec, {title}", MERGED, OUR_ALGORITHM, must_match=True, hint=hint)
 
 
 MODES = {
     mode.name: mode
     for mode in (
-        Mode(BASELINE, "SGLang without speculation", None),
-        Mode("ngram", "SGLang's own NGRAM speculation", "NGRAM"),
-        Mode("full", "sgl_spec, every drafter it has", OUR_ALGORITHM, must_match=True),
+        Mode(BASELINE, "SGLang without speculation", BASELINE, None),
+        Mode("ngram", "SGLang's own NGRAM speculation", "ngram", "NGRAM"),
+        _ours(MERGED, "every drafter it has", Hint()),
+        _ours("cold", "every drafter, no memory: each call as if it were the first of its slot", Hint(memory="off")),
+        *(_ours(name, f"drafts from {name} alone", Hint(origins=frozenset({name}))) for name in SINGLE_ORIGINS),
     )
 }
 

@@ -6,33 +6,22 @@ neighbours share what an agent's neighbouring steps share (the radix cache then 
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from sgl_spec.cli.bench.constrained_prompts import bfcl_prompts, character_prompts
+from sgl_spec.cli.bench.data_file import DataRow, read_rows
+from sgl_spec.cli.bench.function_calls import call_requests
+from sgl_spec.cli.bench.prompt import Builder, Chat, Prompt
 from sgl_spec.cli.bench.word_list import WORDS
 from sgl_spec.errors import ConfigError
-
-Chat = Callable[[str], str]  # a user's message -> the whole prompt, in the served model's template
 
 REACT_FILE = "sglang_react_hotpotqa_100.jsonl"
 REACT_EXAMPLES = 2  # traces shown before the question; the model imitates their form
 LIST_COPIES = 3
-
-
-class Prompt(NamedTuple):
-    """One request. `stop` strings end it; `max_new_tokens` lowers the measurement's own limit."""
-
-    id: str
-    text: str
-    stop: tuple[str, ...] = ()
-    max_new_tokens: int | None = None
-
-
-Builder = Callable[[Path, Chat], Iterator[Prompt]]
 
 
 def build_prompts(name: str, data: Path | None, chat: Chat, limit: int) -> tuple[Prompt, ...]:
@@ -63,7 +52,7 @@ def react_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     The prompt is SGLang's benchmark/react form: examples, the question, earlier steps, "Thought i:". The model writes
     the thought and the action; the observation is the tool's, so there it stops.
     """
-    traces = [_react_trace(row, number) for number, row in _rows(data / REACT_FILE)]
+    traces = [_react_trace(row) for row in read_rows(data / REACT_FILE)]
     examples = "\n".join(_render_trace(trace, len(trace.steps)) for trace in traces[:REACT_EXAMPLES])
     for number, trace in enumerate(traces[REACT_EXAMPLES:], REACT_EXAMPLES):
         for step in range(len(trace.steps)):
@@ -73,42 +62,33 @@ def react_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
 
 def chat_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """First turns of MT-Bench (Zheng et al., arXiv 2306.05685)."""
-    for number, row in _rows(data / "mt_bench.jsonl"):
-        yield Prompt(f"chat-{number}", chat(_field(row, "turns", number, "mt_bench.jsonl")[0]))
+    for row in read_rows(data / "mt_bench.jsonl"):
+        yield Prompt(f"chat-{row.line}", chat(row.field("turns")[0]))
 
 
 def edit_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """Code edits made from HumanEval (Chen et al., arXiv 2107.03374): a solved function, rewritten with one change."""
-    name = "HumanEval.jsonl"
-    for number, row in _rows(data / name):
-        code = _field(row, "prompt", number, name) + _field(row, "canonical_solution", number, name)
-        entry = _field(row, "entry_point", number, name)
+    for row in read_rows(data / "HumanEval.jsonl"):
+        code = row.field("prompt") + row.field("canonical_solution")
+        entry = row.field("entry_point")
         ask = (
             f"Rename the function `{entry}` to `{entry}_v2` and add a docstring to it. Change nothing else. "
             f"Answer with the whole code.\n\n```python\n{code.rstrip()}\n```"
         )
-        yield Prompt(f"edit-{number}", chat(ask))
+        yield Prompt(f"edit-{row.line}", chat(ask))
 
 
 def rag_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """Questions with retrieved passages, from Spec-Bench (Xia et al., arXiv 2401.07851), category "rag"."""
-    name = "spec_bench.jsonl"
-    for number, row in _rows(data / name):
-        if row.get("category") == "rag":
-            yield Prompt(f"rag-{number}", chat(_field(row, "turns", number, name)[0]))
+    for row in read_rows(data / "spec_bench.jsonl"):
+        if row.content.get("category") == "rag":
+            yield Prompt(f"rag-{row.line}", chat(row.field("turns")[0]))
 
 
 def json_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
-    """Function calls as JSON, from the Berkeley Function-Calling Leaderboard's simple Python requests."""
-    name = "bfcl_v4_simple_python.jsonl"
-    for number, row in _rows(data / name):
-        functions = json.dumps(_field(row, "function", number, name), indent=1)
-        question = _field(row, "question", number, name)[0][0]["content"]
-        ask = (
-            f"These functions exist:\n{functions}\n\nAnswer the request with one function call, as JSON like "
-            f'{{"name": "...", "arguments": {{"...": "..."}}}} and nothing else.\n\nRequest: {question}'
-        )
-        yield Prompt(f"json-{number}", chat(ask))
+    """Function calls as JSON that nothing but the request asks for; `bfcl` holds the same ones to a schema."""
+    for request in call_requests(data):
+        yield Prompt(f"json-{request.line}", chat(request.message))
 
 
 def copy_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
@@ -138,6 +118,8 @@ BUILDERS: dict[str, Builder] = {
     "rag": rag_prompts,
     "json": json_prompts,
     "copy": copy_prompts,
+    "character": character_prompts,
+    "bfcl": bfcl_prompts,
 }
 
 
@@ -146,16 +128,16 @@ class _Trace(NamedTuple):
     steps: tuple[dict[str, str], ...]
 
 
-def _react_trace(row: dict[str, Any], number: int) -> _Trace:
+def _react_trace(row: DataRow) -> _Trace:
     """A line is {"Question: ...": [{"thought", "action", "observation"}, ...]}."""
     try:
-        ((question, steps),) = row.items()
+        ((question, steps),) = row.content.items()
         return _Trace(
             question, tuple({key: step[key] for key in ("thought", "action", "observation")} for step in steps)
         )
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"{REACT_FILE}, line {number + 1}: expected one question with its list of steps (thought, action, "
+            f"{row.where}: expected one question with its list of steps (thought, action, "
             f"observation); {type(error).__name__}: {error}"
         ) from error
 
@@ -166,24 +148,3 @@ def _render_trace(trace: _Trace, steps: int) -> str:
         text += f"Thought {number}: {step['thought']}\nAction {number}: {step['action']}\n"
         text += f"Observation {number}: {step['observation'].strip()}\n"
     return text
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise ConfigError(f"--data: {path} cannot be read ({error.strerror}).") from error
-    for number, line in enumerate(lines):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise ConfigError(f"{path}, line {number + 1}: not JSON ({error}).") from error
-        if not isinstance(row, dict):
-            raise ConfigError(f"{path}, line {number + 1}: expected a JSON object, got {type(row).__name__}.")
-        yield number, row
-
-
-def _field(row: dict[str, Any], name: str, number: int, file: str) -> Any:
-    if name not in row:
-        raise ConfigError(f"{file}, line {number + 1}: the field {name!r} is missing.")
-    return row[name]

@@ -1,7 +1,9 @@
 """The JSON a measurement leaves: everything needed to judge it later, and every raw sample.
 
 Schema 1: {"schema", "kind", "started", "command", "machine", "versions", "model", "settings", "modes", "summary",
-"samples"}. Times in seconds; a sample's calls carry token ids, so that any comparison can be made again.
+"merged", "samples"}. Times in seconds; a sample's calls carry token ids, so that any comparison can be made again.
+"modes" says on which server each ran and with which hint; "merged" holds `full` against single origins and is empty
+when none was run alone.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from typing import Any, NamedTuple
 
 from sgl_spec.cli.bench.fleet import Server
 from sgl_spec.cli.bench.measure import Sample
+from sgl_spec.cli.bench.merged import MergedResult, merged_results
 from sgl_spec.cli.bench.summary import Row
 from sgl_spec.cli.machine import Machine
+from sgl_spec.drafting.hint import encode_hint
 from sgl_spec.errors import ConfigError
 
 SCHEMA = 1
@@ -65,17 +69,25 @@ def as_json(measurement: Measurement) -> dict[str, Any]:
         "settings": measurement.settings,
         "modes": [_server(server) for server in measurement.servers],
         "summary": [_row(row) for row in measurement.rows],
+        "merged": [_merged(result) for result in merged_results(measurement.rows)],
         "samples": [_sample(sample) for sample in measurement.samples],
     }
 
 
 def _server(server: Server) -> dict[str, Any]:
-    return {**server.mode._asdict(), "argv": list(server.command.argv), "env": server.command.env}
+    mode = {**server.mode._asdict(), "hint": encode_hint(server.mode.hint)}
+    return {**mode, "argv": list(server.command.argv), "env": server.command.env}
 
 
 def _row(row: Row) -> dict[str, Any]:
     drafts = [total._asdict() for total in row.drafts]
     return {**row._asdict(), "seconds": row.seconds._asdict(), "drafts": drafts}
+
+
+def _merged(result: MergedResult) -> dict[str, Any]:
+    singles = {single.origin: single.tokens_per_step for single in result.singles}
+    best = {"best": result.best.origin, "margin": result.margin, "holds": result.holds}
+    return {"workload": result.workload, "full": result.merged, "singles": singles, **best}
 
 
 def _sample(sample: Sample) -> dict[str, Any]:

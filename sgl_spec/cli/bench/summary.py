@@ -12,15 +12,19 @@ from sgl_spec.cli.bench.stats import (
     Spread,
     abstained,
     decode_steps,
+    forced_share,
     origin_totals,
     spread,
     tokens_per_step,
 )
 from sgl_spec.cli.text_table import render
+from sgl_spec.frontend.call_log import CallRecord
+
+FILLED_AFTER = 6  # requests of a pass after which memory, and a rival's trie, count as filled
 
 MAIN_HEADER = (
     "workload", "mode", "tasks", "s/task", "(quartiles)",
-    "speedup", "tokens", "steps", "tok/step", "identical",
+    "speedup", "tokens", "steps", "tok/step", f"after {FILLED_AFTER}", "forced", "identical",
 )  # fmt: skip
 
 
@@ -37,6 +41,9 @@ class Row(NamedTuple):
         identical: samples whose output equals the baseline's of the same task and round.
         drafts: by origin, when the server says.
         abstained: rounds that drafted nothing, by reason, when the server says.
+        filled_tokens_per_step: tokens per step of the tasks from the seventh on of each pass (`FILLED_AFTER`); None
+            when no pass has that many.
+        forced_share: see `stats.forced_share`.
     """
 
     workload: str
@@ -53,6 +60,8 @@ class Row(NamedTuple):
     identical: int
     drafts: tuple[OriginTotal, ...]
     abstained: dict[str, int]
+    filled_tokens_per_step: float | None
+    forced_share: float | None
 
 
 class Difference(NamedTuple):
@@ -91,26 +100,38 @@ def failures(found: Sequence[Difference], modes: Sequence[Mode]) -> tuple[Differ
 
 
 def main_table(rows: Sequence[Row]) -> str:
-    """Times, tokens per step, speed and identity."""
+    """Times, tokens per step (of all tasks, and of those after the first six), speed, forced share and identity."""
     body = [
         [
             row.workload, row.mode, str(row.tasks), f"{row.seconds.median:.2f}",
             f"({row.seconds.low:.2f}-{row.seconds.high:.2f})", f"{row.speedup:.2f}x", str(row.tokens), str(row.steps),
-            ratio(row.tokens_per_step), f"{row.identical}/{row.samples}",
+            ratio(row.tokens_per_step), ratio(row.filled_tokens_per_step), percent(row.forced_share),
+            f"{row.identical}/{row.samples}",
         ]
         for row in rows
     ]  # fmt: skip
-    return render(MAIN_HEADER, body, align="<<>>>>>>>>")
+    return render(MAIN_HEADER, body, align="<<>>>>>>>>>>")
 
 
-def draft_table(rows: Sequence[Row]) -> str:
-    """Drafted and accepted nodes by origin and abstained rounds, for modes that report them; "" when none does."""
+def origin_table(rows: Sequence[Row]) -> str:
+    """What became of each origin's nodes, for modes that report them; "" when none does."""
     body = [
-        [row.workload, row.mode, drafts_text(row.drafts), reasons_text(row.abstained)]
+        [
+            row.workload, row.mode, total.origin, str(total.drafted),
+            "-" if total.reached is None else str(total.reached), str(total.accepted),
+            percent(total.accepted_of_reached),
+        ]
         for row in rows
-        if row.drafts or row.abstained
-    ]
-    return render(["workload", "mode", "accepted/drafted by origin", "abstained rounds"], body, "<<<<") if body else ""
+        for total in row.drafts
+    ]  # fmt: skip
+    header = ["workload", "mode", "origin", "drafted", "reached", "accepted", "accepted/reached"]
+    return render(header, body, "<<<>>>>") if body else ""
+
+
+def abstained_table(rows: Sequence[Row]) -> str:
+    """Rounds that drafted nothing, by reason, for modes that report any; "" when none does."""
+    body = [[row.workload, row.mode, reasons_text(row.abstained)] for row in rows if row.abstained]
+    return render(["workload", "mode", "abstained rounds"], body, "<<<") if body else ""
 
 
 def drafts_text(drafts: Sequence[OriginTotal]) -> str:
@@ -126,6 +147,11 @@ def reasons_text(reasons: dict[str, int]) -> str:
 def ratio(value: float | None) -> str:
     """Two decimals, or a dash for what does not exist."""
     return "-" if value is None else f"{value:.2f}"
+
+
+def percent(share: float | None) -> str:
+    """`97.3 %`, or a dash for what does not exist."""
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def difference_text(found: Difference) -> str:
@@ -165,7 +191,18 @@ def _row(workload: str, mode: str, samples: Sequence[Sample]) -> Row:
         identical=sum(sample.output == base[_key(sample)].output for sample in mine),
         drafts=origin_totals(calls),
         abstained=abstained(calls),
+        filled_tokens_per_step=tokens_per_step(_calls_when_filled(mine)),
+        forced_share=forced_share(calls),
     )
+
+
+def _calls_when_filled(samples: Sequence[Sample]) -> list[CallRecord]:
+    """The calls of each pass's tasks after its first `FILLED_AFTER`; one mode's samples, in the order they were run."""
+    calls = []
+    for number in dict.fromkeys(sample.round for sample in samples):
+        tasks = [sample for sample in samples if sample.round == number]
+        calls += [call for sample in tasks[FILLED_AFTER:] for call in sample.calls]
+    return calls
 
 
 def task_seconds(samples: Sequence[Sample]) -> list[float]:
