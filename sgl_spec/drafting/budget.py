@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sgl_spec.drafting.tree import Chain, DraftTree
+from sgl_spec.drafting.tree_merge import NO_LIMITS, Limits, merged
 from sgl_spec.errors import ConfigError
 
 
@@ -34,13 +35,22 @@ class DraftBudget:
             raise ConfigError(f"min_gain is {self.min_gain}; it is a share of a step, from 0 to 1")
 
 
-def combine(chains: Iterable[Chain], root_token: int, budget: DraftBudget) -> DraftTree:
-    """One tree of all `chains` below `root_token`, pruned to the nodes that pay within `budget`.
+def combine(chains: Iterable[Chain], root_token: int, budget: DraftBudget, limits: Limits = NO_LIMITS) -> DraftTree:
+    """One tree of all `chains` below `root_token`, within `limits`, pruned to the nodes that pay within `budget`.
 
     Raises:
-        DraftError: a chain is malformed.
+        DraftError: a chain is malformed or beyond the limits.
     """
-    tree = DraftTree(root_token)
-    for chain in chains:
-        tree.graft(chain)
-    return tree.pruned(budget.max_drafts, budget.min_gain)
+    return combine_proposals((list(chains),), root_token, budget, limits)
+
+
+def combine_proposals(
+    proposals: Sequence[Sequence[Chain]], root_token: int, budget: DraftBudget, limits: Limits = NO_LIMITS
+) -> DraftTree:
+    """As `combine`, of all drafters' proposals.
+
+    Raises:
+        ProposalError: a chain is malformed or beyond the limits; it says in which proposal.
+    """
+    return merged(proposals, root_token, budget.max_drafts, budget.min_gain, limits)
+

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sgl_spec.drafting import tree_kernel as kernel
 from sgl_spec.drafting.tree import NO_NODE, Chain, DraftError, DraftTree
 
 
@@ -52,45 +53,9 @@ def flatten(tree: DraftTree, width: int) -> FlatTree:
     size = len(tree)
     if width < size:
         raise DraftError(f"width is {width}; this tree has {size} nodes with its root and needs at least that")
-    zeros, no_nodes = [0] * (width - size), [NO_NODE] * (width - size)
-    links = _links(tree)
-    columns = [
-        tree.tokens + zeros,
-        tree.parents + no_nodes,
-        tree.depths + zeros,
-        links.next_child + no_nodes,
-        links.next_sibling + no_nodes,
-    ]
-    tokens, parents, depths, next_child, next_sibling = np.array(columns, dtype=np.int64)
-    return FlatTree(tokens, parents, depths, _mask(tree, width), next_child, next_sibling, size)
-
-
-class _Links(NamedTuple):
-    next_child: list[int]
-    next_sibling: list[int]
-
-
-def _links(tree: DraftTree) -> _Links:
-    a, parents = tree.a, tree.parents
-    next_child = [NO_NODE] * len(tree)
-    next_sibling = [NO_NODE] * len(tree)
-    # From the least likely node to the likeliest, each pushed to the front of its parent's list.
-    for node in sorted(range(1, len(tree)), key=lambda node: (-a[node], node), reverse=True):
-        next_sibling[node] = next_child[parents[node]]
-        next_child[parents[node]] = node
-    return _Links(next_child, next_sibling)
-
-
-def _mask(tree: DraftTree, width: int) -> NDArray[np.bool_]:
-    """Rows as bit sets first: a row is its parent's and one bit, so no loop over pairs."""
-    rows = [1]
-    for node in range(1, len(tree)):
-        rows.append(rows[tree.parents[node]] | 1 << node)
-    rows.extend(1 << node for node in range(len(tree), width))
-    num_bytes = (width + 7) // 8
-    packed = np.frombuffer(b"".join(row.to_bytes(num_bytes, "little") for row in rows), dtype=np.uint8)
-    bits = np.unpackbits(packed.reshape(width, num_bytes), axis=1, count=width, bitorder="little")
-    return bits.view(np.bool_)
+    rows, mask = kernel.lay_out(tree.columns, tree.likeliest_first, width)
+    tokens, parents, depths, next_child, next_sibling = rows
+    return FlatTree(tokens, parents, depths, mask, next_child, next_sibling, size)
 
 
 def unflatten(flat: FlatTree) -> DraftTree:

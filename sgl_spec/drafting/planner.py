@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sgl_spec.drafting.acceptance import Acceptance
-from sgl_spec.drafting.budget import DraftBudget, combine
-from sgl_spec.drafting.drafter import Drafter, DraftRequest
+from sgl_spec.drafting.budget import DraftBudget, combine_proposals
+from sgl_spec.drafting.chain_block import ChainBlock
+from sgl_spec.drafting.drafter import Drafter, DraftRequest, Refiner
+from sgl_spec.drafting.hint import Hint
 from sgl_spec.drafting.stats import SpecCounter, SpecStats
 from sgl_spec.drafting.tree import Chain, DraftError, DraftTree
+from sgl_spec.drafting.tree_merge import Limits, ProposalError
+from sgl_spec.drafting.warm_up import warm_up
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +51,15 @@ class DrafterFailures(NamedTuple):
     times: int
 
 
+class _Known(NamedTuple):
+    """Of a started request: what ends it, the origins it allows, and the most drafts it wants."""
+
+    endings: frozenset[int]
+    limits: Limits
+    hint: Hint
+    max_drafts: int
+
+
 class DraftPlanner:
     """Plans and books the rounds of all running requests.
 
@@ -55,15 +68,26 @@ class DraftPlanner:
         budget: of every request and round.
         vocab_size: token ids from here on are garbage when a drafter proposes them (None: from 2**31). A
             server should give it: an id beyond the embedding table brings a GPU process down.
+        refiner: looks at each tree before it is pruned; None for none.
     """
 
-    def __init__(self, drafters: Sequence[Drafter], budget: DraftBudget, *, vocab_size: int | None = None) -> None:
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        budget: DraftBudget,
+        *,
+        vocab_size: int | None = None,
+        refiner: Refiner | None = None,
+    ) -> None:
         self._drafters = tuple(drafters)
+        self._refiner = refiner
+        self._told: tuple[Drafter | Refiner, ...] = self._drafters if refiner is None else (*self._drafters, refiner)
         self._budget = budget
         self._vocab_size = _ANY_TOKEN if vocab_size is None else vocab_size
         self._counters: dict[str, SpecCounter] = {}
-        self._endings: dict[str, frozenset[int]] = {}
+        self._known: dict[str, _Known] = {}
         self._failures: dict[str, int] = {}
+        warm_up()
 
     @property
     def failures(self) -> tuple[DrafterFailures, ...]:
@@ -73,7 +97,9 @@ class DraftPlanner:
     def start(self, request: DraftRequest) -> None:
         """A request begins, or begins again (after it was retracted, say) and keeps its counts."""
         self._counters.setdefault(request.rid, SpecCounter())
-        self._endings[request.rid] = request.endings
+        most = self._budget.max_drafts if request.hint.width is None else request.hint.width - 1
+        limits = Limits.of(request.endings, self._vocab_size)
+        self._known[request.rid] = _Known(request.endings, limits, request.hint, most)
         self._tell(lambda drafter: drafter.start(request))
 
     def observe(self, rid: str, tokens: Sequence[int]) -> None:
@@ -92,7 +118,7 @@ class DraftPlanner:
             DraftError: the request never started.
         """
         counter = self._counter(rid)
-        plan = self._plan(rid, root_token, min(self._budget.max_drafts, room - 1))
+        plan = self._plan(rid, root_token, min(self._budget.max_drafts, self._known[rid].max_drafts, room - 1))
         if plan.abstain_reason is not None:
             counter.abstained(plan.abstain_reason)
         return plan
@@ -103,24 +129,63 @@ class DraftPlanner:
         budget = self._budget
         if max_drafts < budget.max_drafts:
             budget = DraftBudget(max_drafts, budget.min_gain)
-        asked: list[Drafter] = []
+        asked: list[Drafter | Refiner] = []
         try:
-            tree = combine(self._chains(rid, max_drafts, asked), root_token, budget)
+            if self._refines(rid, asked):
+                tree = self._refined(rid, root_token, max_drafts, asked).pruned(max_drafts, budget.min_gain)
+            else:
+                proposals = self._proposals(rid, max_drafts, asked)
+                tree = combine_proposals(proposals, root_token, budget, self._known[rid].limits)
+        except ProposalError as error:
+            self._failed(self._drafters[error.number], error)
+            return DraftPlan(DraftTree(root_token), DRAFTER_ERROR)
         except Exception as error:  # whatever a drafter raises or proposes, its request goes on
             self._failed(asked[-1], error)
             return DraftPlan(DraftTree(root_token), DRAFTER_ERROR)
         return DraftPlan(tree, None if tree.num_drafts else NO_MATCH)
 
-    def _chains(self, rid: str, max_tokens: int, asked: list[Drafter]) -> Iterator[Chain]:
-        """The chains of all drafters, noted in `asked`: when something fails, the last is at fault."""
-        endings = self._endings.get(rid, frozenset())
+    def _refines(self, rid: str, asked: list[Drafter | Refiner]) -> bool:
+        if self._refiner is None:
+            return False
+        asked.append(self._refiner)
+        return self._refiner.begin_round(rid)
+
+    def _refined(self, rid: str, root_token: int, max_drafts: int, asked: list[Drafter | Refiner]) -> DraftTree:
+        """The drafters' tree without what the refiner forbids, and with what it adds."""
+        refiner = self._refiner
+        assert refiner is not None
+        tree = DraftTree(root_token)
+        for chain in self._chains(rid, max_drafts, asked):
+            possible = refiner.cut(rid, chain.tokens)
+            if possible:
+                tree.graft(Chain(chain.tokens[:possible], chain.q[:possible], chain.origin))
+        asked.append(refiner)
+        if self._known[rid].hint.allows(refiner.origin):
+            refiner.extend(rid, tree, max_drafts)
+        return tree
+
+    def _proposals(self, rid: str, max_tokens: int, asked: list[Drafter | Refiner]) -> list[Sequence[Chain]]:
+        """What each drafter proposes, of the origins that the request allows. The drafters are noted in `asked`: when
+        one fails, it is the last."""
+        hint = self._known[rid].hint
+        proposals: list[Sequence[Chain]] = []
         for drafter in self._drafters:
             asked.append(drafter)
             proposed = drafter.propose(rid, max_tokens)
-            if type(proposed) is not list or len(proposed) > MAX_CHAINS:
+            if type(proposed) not in (list, ChainBlock) or len(proposed) > MAX_CHAINS:
                 raise DraftError(f"proposed {type(proposed).__name__}; it must be a list of at most {MAX_CHAINS}")
+            allowed = proposed if hint.origins is None else [c for c in proposed if hint.allows(c.origin)]
+            proposals.append(allowed)
+        return proposals
+
+    def _chains(self, rid: str, max_tokens: int, asked: list[Drafter | Refiner]) -> Iterator[Chain]:
+        """The drafters' chains for the refiner: cut, without those of which nothing is left."""
+        known = self._known[rid]
+        first = len(asked)
+        for number, proposed in enumerate(self._proposals(rid, max_tokens, asked)):
+            asked.append(asked[first + number])  # at fault from now on
             for chain in proposed:
-                admitted = self._admitted(chain, max_tokens, endings)
+                admitted = self._admitted(chain, max_tokens, known.endings)
                 if admitted.tokens or not chain.tokens:  # an empty proposal is the tree's to refuse
                     yield admitted
 
@@ -175,10 +240,29 @@ class DraftPlanner:
         """
         return self._counter(rid).snapshot()
 
+    def account(self, rid: str) -> dict[str, Any]:
+        """The request's counts and the drafters' notes, as the JSON object its client is sent.
+
+        Raises:
+            DraftError: the request never started, or was stopped.
+        """
+        account = self.stats(rid).to_dict()
+        for drafter in self._drafters:
+            try:
+                account.update(drafter.notes(rid))
+            except Exception as error:  # as in _plan
+                self._failed(drafter, error)
+        return account
+
+    def finish(self, rid: str, output: Sequence[int]) -> None:
+        """The request ended by itself with `output`, its tokens after the last cut: drafters may learn from it. `stop`
+        follows."""
+        self._tell(lambda drafter: drafter.finish(rid, output))
+
     def stop(self, rid: str) -> None:
         """The request is over. Also fine for one that never started."""
         self._counters.pop(rid, None)
-        self._endings.pop(rid, None)
+        self._known.pop(rid, None)
         self._tell(lambda drafter: drafter.stop(rid))
 
     def _counter(self, rid: str) -> SpecCounter:
@@ -187,14 +271,14 @@ class DraftPlanner:
         except KeyError:
             raise DraftError(f"rid {rid!r} is not among the {len(self._counters)} started requests") from None
 
-    def _tell(self, call: Callable[[Drafter], None]) -> None:
-        for drafter in self._drafters:
+    def _tell(self, call: Callable[[Drafter | Refiner], None]) -> None:
+        for drafter in self._told:
             try:
                 call(drafter)
             except Exception as error:  # as in _plan
                 self._failed(drafter, error)
 
-    def _failed(self, drafter: Drafter, error: Exception) -> None:
+    def _failed(self, drafter: Drafter | Refiner, error: Exception) -> None:
         origin = str(getattr(drafter, "origin", type(drafter).__name__))
         times = self._failures[origin] = self._failures.get(origin, 0) + 1
         if times == 1:

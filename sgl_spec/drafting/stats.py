@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,13 +11,22 @@ from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.tree import DraftError, DraftTree
 
 ALL = "all"
+# Nodes collected before they are counted: counting many at once is cheap.
+_COLLECTED = 1_000
 
 
 class OriginCount(NamedTuple):
-    """Nodes of one origin, or of all together (origin "all"), that were drafted and that were accepted."""
+    """Nodes of one origin, or of all together (origin "all").
+
+    Attributes:
+        drafted: in a verified tree.
+        reached: of these, those whose parent was accepted: they were compared with the target's own token.
+        accepted: of these, those that were it.
+    """
 
     origin: str
     drafted: int
+    reached: int
     accepted: int
 
 
@@ -44,14 +55,64 @@ class SpecStats:
     abstained: tuple[AbstainCount, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The form in `meta_info["sgl_spec"]`: rounds, drafted, accepted, abstained, tokens."""
+        """The form in `meta_info["sgl_spec"]`: rounds, drafted, reached, accepted, abstained, tokens."""
         return {
             "rounds": self.rounds,
             "drafted": {count.origin: count.drafted for count in self.origins},
+            "reached": {count.origin: count.reached for count in self.origins},
             "accepted": {count.origin: count.accepted for count in self.origins},
             "abstained": {count.reason: count.rounds for count in self.abstained},
             "tokens": self.tokens,
         }
+
+
+class _Nodes:
+    """Counts nodes by the set of their origins: collected every round, counted when many have come together."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[frozenset[str]] = Counter()
+        self._collected: list[frozenset[str]] = []
+
+    def add(self, nodes: Sequence[frozenset[str]]) -> None:
+        """One entry a node."""
+        self._collected += nodes
+        if len(self._collected) > _COLLECTED:
+            self._count()
+
+    def _count(self) -> None:
+        self._counted.update(self._collected)
+        self._collected.clear()
+
+    def by_origin(self, also: Sequence[frozenset[str]]) -> dict[str, int]:
+        """Nodes of each origin, those of `also` included, and of all (origin "all")."""
+        self._count()
+        sets = self._counted + Counter(also)
+        nodes = {ALL: sets.total()}
+        for origins, times in sets.items():
+            for origin in origins:
+                nodes[origin] = nodes.get(origin, 0) + times
+        return nodes
+
+
+class _Round(NamedTuple):
+    """A verified round: the tree's parents and origins by node, the accepted path, how many tokens were committed."""
+
+    parents: Sequence[int]
+    origins: Sequence[frozenset[str]]
+    path: tuple[int, ...]
+    tokens: int
+
+    def reached(self) -> list[frozenset[str]]:
+        """The origins of all nodes that a committed token was compared with."""
+        path = self.path[: self.tokens]
+        return [origins for parent, origins in zip(self.parents, self.origins, strict=True) if parent in path]
+
+    def accepted(self) -> list[frozenset[str]]:
+        """The origins of the nodes whose tokens were committed."""
+        return [self.origins[node] for node in self.path[1 : self.tokens + 1]]
+
+
+_NO_ROUND = _Round((), (), (), 0)
 
 
 class SpecCounter:
@@ -60,12 +121,9 @@ class SpecCounter:
     def __init__(self) -> None:
         self._rounds = 0
         self._tokens = 0
-        self._drafted: dict[str, int] = {ALL: 0}
-        self._accepted: dict[str, int] = {ALL: 0}
+        self._drafted, self._reached, self._accepted = _Nodes(), _Nodes(), _Nodes()
         self._abstained: dict[str, int] = {}
-        # Origins of the last round's path, node by node, so that a stop can take the cut ones back.
-        self._last_path: list[frozenset[str]] = []
-        self._last_tokens = 0
+        self._last = _NO_ROUND  # counted when the next one comes: until then a stop may cut it
 
     def round_done(self, tree: DraftTree, acceptance: Acceptance) -> None:
         """A round has verified `tree` (perhaps only a root) and committed `acceptance`.
@@ -75,13 +133,13 @@ class SpecCounter:
         """
         if max(acceptance.nodes) >= len(tree) or len(acceptance.tokens) != len(acceptance.nodes):
             raise DraftError(f"{acceptance} does not belong to a tree of {len(tree)} nodes")
-        origins = tree.origins
+        last = self._last
+        self._drafted.add(last.origins[1:])
+        self._reached.add(last.reached())
+        self._accepted.add(last.accepted())
+        self._last = _Round(tree.parents, tree.origins, acceptance.nodes, len(acceptance.tokens))
         self._rounds += 1
         self._tokens += len(acceptance.tokens)
-        self._last_tokens = len(acceptance.tokens)
-        self._last_path = [origins[node] for node in acceptance.nodes[1:]]
-        _count(self._drafted, origins[1:], 1)
-        _count(self._accepted, self._last_path, 1)
 
     def abstained(self, reason: str) -> None:
         """A round goes without drafts; `round_done` still follows with a tree of only a root."""
@@ -93,23 +151,18 @@ class SpecCounter:
         Raises:
             DraftError: the last round did not commit that many.
         """
-        if not 0 <= n_tokens <= self._last_tokens:
-            raise DraftError(f"n_tokens is {n_tokens}; the last round committed {self._last_tokens}")
-        kept = min(self._last_tokens - n_tokens, len(self._last_path))
-        _count(self._accepted, self._last_path[kept:], -1)
-        self._last_path = self._last_path[:kept]
-        self._last_tokens -= n_tokens
-        self._tokens -= n_tokens
+        left = self._last.tokens
+        if not 0 <= n_tokens <= left:
+            raise DraftError(f"n_tokens is {n_tokens}; the last round committed {left}")
+        if n_tokens:
+            self._last = self._last._replace(tokens=left - n_tokens)
+            self._tokens -= n_tokens
 
     def snapshot(self) -> SpecStats:
         """The counts now."""
-        origins = (OriginCount(o, n, self._accepted.get(o, 0)) for o, n in self._drafted.items())
+        drafted = self._drafted.by_origin(self._last.origins[1:])
+        reached = self._reached.by_origin(self._last.reached())
+        accepted = self._accepted.by_origin(self._last.accepted())
+        origins = (OriginCount(o, n, reached.get(o, 0), accepted.get(o, 0)) for o, n in drafted.items())
         abstained = (AbstainCount(reason, n) for reason, n in self._abstained.items())
         return SpecStats(self._rounds, self._tokens, tuple(origins), tuple(abstained))
-
-
-def _count(counts: dict[str, int], nodes: list[frozenset[str]], step: int) -> None:
-    counts[ALL] += step * len(nodes)
-    for origins in nodes:
-        for origin in origins:
-            counts[origin] = counts.get(origin, 0) + step

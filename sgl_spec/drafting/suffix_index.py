@@ -10,21 +10,36 @@ at hand; the transitions of a state are exactly the tokens that ever followed.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
-from operator import index as as_index
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_spec.drafting import suffix_kernel as kernel
+from sgl_spec.drafting import suffix_layout as layout
+from sgl_spec.drafting.suffix_kernel import REFRESHED_SUFFIXES
+from sgl_spec.drafting.suffix_layout import ROOT, Automaton
 from sgl_spec.drafting.tree import DraftError
 from sgl_spec.errors import ConfigError
 
-ROOT = 0
-NO_STATE = -1
-# An append refreshes newest place and count of so many suffixes, longest first. Ordinary text has 2 to 8 of
-# them; a run of one repeated token has as many as it is long, and would make an append linear.
-REFRESHED_SUFFIXES = 24
+__all__ = [
+    "BYTES_PER_TOKEN",
+    "MAX_BYTES_PER_TOKEN",
+    "MOST_TOKEN",
+    "REFRESHED_SUFFIXES",
+    "ROOT",
+    "Automaton",
+    "Continuation",
+    "Match",
+    "SuffixIndex",
+    "as_tokens",
+]
+
+MOST_TOKEN = (1 << 31) - 1
 BYTES_PER_TOKEN = 128
 MAX_BYTES_PER_TOKEN = 400
+_LEAST_ROWS = 16
 
 
 class Continuation(NamedTuple):
@@ -59,88 +74,84 @@ class Match(NamedTuple):
     continuations: tuple[Continuation, ...]
 
 
-class Automaton(NamedTuple):
-    """The automaton as columns by state, for reading in hot loops. State 0 is the empty context.
-
-    Most states have one way on, which lies in `token` and `target` (NO_STATE: none). Only where the text
-    branches does `more` hold all the other ways, as token -> target.
-
-    Attributes:
-        length: of the longest substring of the state.
-        link: state of its longest suffix that occurs in more places; NO_STATE for state 0.
-        end: newest known place of its last token, as an index into the tokens held.
-        times: known occurrences.
-    """
-
-    length: array[int]
-    link: array[int]
-    end: array[int]
-    times: array[int]
-    token: array[int]
-    target: array[int]
-    more: dict[int, dict[int, int]]
-
-
 class SuffixIndex:
-    """Suffix automaton that takes each token in amortised constant time (about 2 microseconds on text).
+    """Suffix automaton that takes each token in amortised constant time (about 0.2 microseconds on text).
 
-    Memory is linear: at most 2 states a token, 28 bytes each, and a dictionary for each state where the text
-    branches. Together that is about BYTES_PER_TOKEN bytes a token on text; the worst inputs known (noise over
-    a few tokens) stay below MAX_BYTES_PER_TOKEN. When `max_tokens` are held, the older half is forgotten and
-    the newer half indexed again, so each token is inserted at most twice, and matches no longer reach into
+    Memory is linear: at most 2 states of 32 bytes a token, and 16 to 32 bytes for each further way on where the
+    text branches. Together that is about BYTES_PER_TOKEN bytes a token on text; the worst inputs known (noise
+    over a few tokens) stay below MAX_BYTES_PER_TOKEN. When `max_tokens` are held, the older half is forgotten
+    and the newer half indexed again, so each token is inserted at most twice, and matches no longer reach into
     what was forgotten. That one append takes as long as max_tokens / 2 others.
 
     Args:
         max_tokens: most tokens held, at least 2.
+        markers: whether tokens below 0 may be appended too. They separate the texts of an index that holds
+            several, or mark where one starts; a search never proposes them.
 
     Raises:
         ConfigError: max_tokens is below 2.
     """
 
-    def __init__(self, max_tokens: int = 1 << 16) -> None:
+    def __init__(self, max_tokens: int = 1 << 16, *, markers: bool = False) -> None:
         if max_tokens < 2:
             raise ConfigError(f"max_tokens is {max_tokens}; a suffix index needs at least 2")
         self.max_tokens = max_tokens
+        self.markers = markers
+        self.changes = 0  # grows with every change
+        self.generation = 0  # grows when tokens are forgotten: numbers of states then mean something else
         self._forgotten = 0
-        self._reset()
+        self._reset(_LEAST_ROWS)
 
-    def _reset(self) -> None:
-        self._tokens: list[int] = []
-        self._whole = ROOT  # state of the whole text
-        ints = [array("i") for _ in range(5)]
-        self.automaton = Automaton(ints[0], ints[1], ints[2], ints[3], array("q"), ints[4], {})
-        self._new_state(0, NO_STATE, 0)
-        self.automaton.link[ROOT] = NO_STATE
+    def _reset(self, num_tokens: int) -> None:
+        """Empty, with room for about `num_tokens`."""
+        self.generation += 1
+        self._held = np.empty(min(num_tokens, self.max_tokens), np.int32)
+        self._counts = np.array([0, 1, 0, ROOT])
+        states = np.zeros((num_tokens + num_tokens // 2, 8), np.int32)
+        states[ROOT] = (0, layout.NOTHING, 0, 0, layout.NOTHING, layout.NOTHING, layout.NOTHING, 0)
+        edges = np.zeros((num_tokens // 2, 4), np.int32)
+        self.automaton = Automaton(states, edges, _table_for(edges, 0))
+        self._longest_match = ROOT
 
     def __len__(self) -> int:
         """Tokens held now."""
-        return len(self._tokens)
+        return int(self._counts[layout.TOKENS])
 
     @property
     def num_states(self) -> int:
         """States of the automaton, state 0 included: at most 2 * len(self) + 1."""
-        return len(self.automaton.length)
+        return int(self._counts[layout.STATES])
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all arrays, with what they hold in reserve."""
+        return sum(array.nbytes for array in (*self.automaton, self._held, self._counts))
 
     @property
     def longest_match(self) -> int:
         """State of the longest suffix that also occurs earlier; state 0 when there is none."""
-        return max(self.automaton.link[self._whole], ROOT)
+        return self._longest_match
+
+    def length_of(self, state: int) -> int:
+        """Tokens of the longest context that `state` stands for."""
+        return self.automaton.states.item(state, layout.LENGTH)
 
     def matches(self) -> Iterator[Match]:
         """Every match of the current suffix, the longest first: one for each set of earlier places."""
         state = self.longest_match
         while state != ROOT:
-            yield Match(self.automaton.length[state], state, tuple(self._continuations(state)))
-            state = self.automaton.link[state]
+            yield Match(self.length_of(state), state, tuple(self._continuations(state)))
+            state = self.automaton.states.item(state, layout.LINK)
 
     def _continuations(self, state: int) -> Iterator[Continuation]:
-        columns = self.automaton
-        if columns.target[state] == NO_STATE:
-            return
-        ways = {columns.token[state]: columns.target[state], **columns.more.get(state, {})}
-        for token, target in ways.items():
-            end = columns.end[target] + self._forgotten
-            yield Continuation(token, target, columns.times[target], end)
+        states, edges, _ = self.automaton
+        _, _, _, _, token, target, edge, _ = states[state].tolist()
+        while target >= 0:
+            end, times = states[target, [layout.END, layout.TIMES]].tolist()
+            yield Continuation(token, target, times, end + self._forgotten)
+            if edge < 0:
+                return
+            _, token, target, edge = edges[edge].tolist()
 
     def append(self, token: int) -> None:
         """Append one token.
@@ -154,111 +165,84 @@ class SuffixIndex:
         """Append `tokens` in order. Of more than can be held, only the newest are indexed.
 
         Raises:
-            DraftError: a token is no token id (an int from 0); then none is appended.
+            DraftError: a token is no token id (an int from 0 to MOST_TOKEN); then none is appended.
         """
-        ids = _checked(tokens)
-        surplus = len(ids) - self.max_tokens
+        new = _checked(tokens, -MOST_TOKEN if self.markers else 0)
+        surplus = len(new) - self.max_tokens
         if surplus > 0:
-            self._forgotten += len(self._tokens) + surplus
-            self._reset()
-            ids = ids[surplus:]
-        for token in ids:
-            if len(self._tokens) >= self.max_tokens:
-                self._forget_older_half()
-            self._insert(token)
+            self._forgotten += len(self) + surplus
+            self._reset(self.max_tokens)
+            new = new[surplus:]
+        self._append(new)
+
+    def _append(self, new: NDArray[np.int64]) -> None:
+        self.changes += 1
+        while (done := kernel.append(*self.automaton, self._counts, self._held, new)) < len(new):
+            new = new[done:]
+            self._make_room(len(new))
+        link = self.automaton.states.item(self._counts.item(layout.WHOLE), layout.LINK)
+        self._longest_match = max(link, ROOT)
+
+    def _make_room(self, num_tokens: int) -> None:
+        """Enlarge what is full, knowing that `num_tokens` are to come; or forget."""
+        tokens, states, edges, _ = self._counts.tolist()
+        automaton = self.automaton
+        if tokens == self.max_tokens:
+            self._forget_older_half()
+        elif tokens == len(self._held):
+            rows = max(_larger(tokens), tokens + num_tokens)
+            self._held = _enlarged(self._held, min(rows, self.max_tokens))
+        elif states + 2 > len(automaton.states):
+            rows = max(_larger(states), states + num_tokens + num_tokens // 4)
+            self.automaton = automaton._replace(states=_enlarged(automaton.states, rows))
+        else:
+            larger = _enlarged(automaton.edges, _larger(len(automaton.edges)) + num_tokens // 4)
+            self.automaton = automaton._replace(edges=larger, table=_table_for(larger, edges))
 
     def _forget_older_half(self) -> None:
-        kept = self._tokens[-(self.max_tokens // 2) :]
-        self._forgotten += len(self._tokens) - len(kept)
-        self._reset()
-        for token in kept:
-            self._insert(token)
-
-    def _insert(self, token: int) -> None:
-        place = len(self._tokens)
-        self._tokens.append(token)
-        new = self._new_state(place + 1, place, 1)
-        _, link, _, _, first_token, first_target, more = self.automaton
-        state, found = self._whole, NO_STATE
-        # Every suffix not yet followed by this token now is; the first that already was decides the link.
-        while state >= 0:
-            if first_target[state] < 0:
-                first_token[state] = token
-                first_target[state] = new
-            elif first_token[state] == token:
-                found = first_target[state]
-                break
-            else:
-                ways = more.get(state)
-                if ways is None:
-                    more[state] = {token: new}
-                elif token in ways:
-                    found = ways[token]
-                    break
-                else:
-                    ways[token] = new
-            state = link[state]
-        link[new] = ROOT if state < 0 else self._split(state, token, found)
-        self._whole = new
-        self._refresh_suffixes(place)
-
-    def _new_state(self, length: int, end: int, times: int) -> int:
-        columns = self.automaton
-        columns.length.append(length)
-        columns.link.append(ROOT)
-        columns.end.append(end)
-        columns.times.append(times)
-        columns.token.append(-1)
-        columns.target.append(NO_STATE)
-        return len(columns.length) - 1
-
-    def _split(self, state: int, token: int, found: int) -> int:
-        """The state of just `state`'s longest substring and `token`: `found`, or a part split off from it."""
-        columns = self.automaton
-        length = columns.length[state] + 1
-        if length == columns.length[found]:
-            return found
-        part = self._new_state(length, columns.end[found], columns.times[found])
-        columns.token[part] = columns.token[found]
-        columns.target[part] = columns.target[found]
-        if found in columns.more:
-            columns.more[part] = dict(columns.more[found])
-        columns.link[part] = columns.link[found]
-        columns.link[found] = part
-        self._redirect(state, token, found, part)
-        return part
-
-    def _redirect(self, state: int, token: int, old: int, new: int) -> None:
-        """Let `state` and its suffixes that go to `old` on `token` go to `new`."""
-        _, link, _, _, first_token, first_target, more = self.automaton
-        while state >= 0:
-            if first_token[state] == token:
-                if first_target[state] != old:
-                    return
-                first_target[state] = new
-            else:
-                ways = more.get(state)
-                if ways is None or ways.get(token) != old:
-                    return
-                ways[token] = new
-            state = link[state]
-
-    def _refresh_suffixes(self, place: int) -> None:
-        _, link, end, times, *_ = self.automaton
-        state = link[self._whole]
-        for _ in range(REFRESHED_SUFFIXES):
-            if state <= ROOT:
-                return
-            end[state] = place
-            times[state] += 1
-            state = link[state]
+        kept = self._held[len(self._held) - self.max_tokens // 2 :].astype(np.int64)
+        self._forgotten += len(self) - len(kept)
+        self._reset(len(kept) + len(kept) // 2)
+        self._append(kept)
 
 
-def _checked(tokens: Sequence[int]) -> list[int]:
-    try:
-        ids = list(map(as_index, tokens))
-    except TypeError as error:
-        raise DraftError(f"tokens {tokens!r:.80} are not all token ids, which are ints from 0") from error
-    if ids and min(ids) < 0:
-        raise DraftError(f"tokens hold {min(ids)}; token ids are ints from 0")
+def _larger(rows: int) -> int:
+    return rows + rows // 2 + _LEAST_ROWS
+
+
+def _enlarged(array: NDArray[np.int32], rows: int) -> NDArray[np.int32]:
+    larger = np.zeros((rows, *array.shape[1:]), np.int32)
+    larger[: len(array)] = array
+    return larger
+
+
+def _table_for(edges: NDArray[np.int32], count: int) -> NDArray[np.int32]:
+    """A hash table with room for all rows of `edges`, holding the first `count`."""
+    table = np.full(1 << (2 * len(edges)).bit_length(), layout.NOTHING, np.int32)
+    kernel.enter_edges(edges, table, count)
+    return table
+
+
+def as_tokens(tokens: Sequence[int]) -> NDArray[np.int64]:
+    """int64[n] of any sequence of whole numbers.
+
+    Raises:
+        DraftError: something else is among them.
+    """
+    ids = np.asarray(tokens)
+    if ids.dtype != np.int64 and (ids.dtype.kind in "iub" or not ids.size):
+        ids = ids.astype(np.int64)
+    if ids.dtype != np.int64 or ids.ndim != 1:
+        raise DraftError(f"tokens {tokens!r:.80} are not all token ids, which are ints from 0")
+    return ids
+
+
+def _checked(tokens: Sequence[int], least: int) -> NDArray[np.int64]:
+    ids = as_tokens(tokens)
+    if not kernel.all_within(ids, least, MOST_TOKEN):
+        wrong = next(token for token in ids.tolist() if not least <= token <= MOST_TOKEN)
+        raise DraftError(
+            f"tokens hold {wrong}; token ids are ints from 0 to {MOST_TOKEN} (an index made with markers=True "
+            "takes negative ones too)"
+        )
     return ids

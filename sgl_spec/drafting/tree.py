@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sgl_spec.errors import SglSpecError
 
 ROOT = 0
@@ -55,9 +58,35 @@ class Weights(NamedTuple):
     a: list[float]
 
 
-@lru_cache(maxsize=256)
-def _origin_set(origin: str) -> frozenset[str]:
-    return frozenset((origin,))
+class Merged(NamedTuple):
+    """A pruned tree as arrays, numbered in descending `a`, as tree_merge makes it of all chains in one step.
+
+    Attributes:
+        columns: int64[4, nodes]: tokens, parents, depths, and the origins as bits: bit i stands for origins[i].
+        weights: float64[2, nodes]: q and a.
+        opinions: float64[nodes, origins]: q as each origin gave it, 0 for none.
+        origins: names.
+    """
+
+    columns: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    opinions: NDArray[np.float64]
+    origins: tuple[str, ...]
+
+
+class _OriginSets(dict[int, frozenset[str]]):
+    """The sets of some origins by their bits, made as they are asked for."""
+
+    def __init__(self, origins: tuple[str, ...]) -> None:
+        super().__init__()
+        self._origins = origins
+
+    def __missing__(self, bits: int) -> frozenset[str]:
+        self[bits] = frozenset(origin for i, origin in enumerate(self._origins) if bits >> i & 1)
+        return self[bits]
+
+
+_origin_sets = lru_cache(maxsize=256)(_OriginSets)
 
 
 class DraftTree:
@@ -80,6 +109,17 @@ class DraftTree:
         self._opinions: dict[int, dict[str, float]] = {}  # by origin, of the nodes that have several
         self._children: list[dict[int, int]] | None = [{}]  # None: not looked up since pruning
         self._weights: Weights | None = None
+        self._merged: Merged | None = None  # what the tree was made from, until it is grafted on
+
+    @classmethod
+    def from_merged(cls, root_token: int, merged: Merged) -> DraftTree:
+        """The tree of arrays that tree_merge made, in the place of grafting and pruning."""
+        tree = cls(root_token)
+        tree.tokens, tree.parents, tree.depths, bits = merged.columns.tolist()
+        tree.origins = list(map(_origin_sets(merged.origins).__getitem__, bits))
+        tree._children = None
+        tree._merged = merged
+        return tree
 
     def __len__(self) -> int:
         """Nodes, the root included."""
@@ -111,13 +151,28 @@ class DraftTree:
         columns = (self.tokens, self.parents, self.depths, self.q, self.a, self.origins)
         return [Node(*row) for row in zip(*columns, strict=True)]
 
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """int64[3 or more, nodes]: tokens, parents, depths; for reading only."""
+        if self._merged is not None:
+            return self._merged.columns
+        return np.array((self.tokens, self.parents, self.depths), np.int64)
+
+    @property
+    def likeliest_first(self) -> NDArray[np.int64]:
+        """All nodes but the root, in descending `a`; of equal ones the older first."""
+        if self._merged is not None:
+            return np.arange(1, len(self.tokens))
+        a = self._weigh().a
+        return np.array(sorted(range(1, len(a)), key=a.__getitem__, reverse=True), np.int64)
+
     def children(self, node: int) -> list[int]:
         """The children of `node`, the likeliest first."""
         a = self._weigh().a
         return sorted(self._child_maps()[node].values(), key=lambda child: (-a[child], child))
 
-    def graft(self, chain: Chain, under: int = ROOT) -> None:
-        """Add `chain` below the node `under`.
+    def graft(self, chain: Chain, under: int = ROOT) -> int:
+        """Add `chain` below the node `under`; returns the node of its last token.
 
         Where the same token is already a child, that node is used again: it keeps all origins, and their
         evidence is combined as that of independent witnesses, 1 - prod(1 - q). One origin repeating itself is
@@ -128,8 +183,9 @@ class DraftTree:
         """
         if not 0 <= under < len(self.tokens):
             raise DraftError(f"under is {under}; the tree has nodes 0 to {len(self.tokens) - 1}")
-        _check(chain)
-        origin = _origin_set(chain.origin)
+        check_chain(chain)
+        self._part_from_merged()
+        origin = _origin_sets((chain.origin,))[1]
         children, evidence, origins = self._child_maps(), self._evidence, self.origins
         node = under
         for token, q in zip(chain.tokens, chain.q, strict=True):
@@ -142,6 +198,18 @@ class DraftTree:
                 self._merge(child, q, chain.origin)
             node = child
         self._weights = None
+        return node
+
+    def _part_from_merged(self) -> None:
+        """The tree is about to change: take over what only its arrays hold so far."""
+        if self._merged is None:
+            return
+        self._evidence = list(self._weigh().q)
+        names = self._merged.origins
+        for node, known in enumerate(self._merged.opinions.tolist()):
+            if len(self.origins[node]) > 1:
+                self._opinions[node] = {name: q for name, q in zip(names, known, strict=True) if q}
+        self._merged = None
 
     def _append(self, parent: int, token: int, evidence: float, origins: frozenset[str]) -> None:
         self.tokens.append(token)
@@ -169,7 +237,9 @@ class DraftTree:
         self._evidence[node] = _combined(known)
 
     def _weigh(self) -> Weights:
-        if self._weights is None:
+        if self._weights is None and self._merged is not None:
+            self._weights = Weights(*self._merged.weights.tolist())
+        elif self._weights is None:
             parents, q = self.parents, list(self._evidence)
             sums = [0.0] * len(parents)
             for node in range(1, len(parents)):
@@ -188,6 +258,7 @@ class DraftTree:
         `a` falls along every path, so these nodes are connected. They are numbered in descending `a`, and
         keep the probabilities they have here.
         """
+        self._part_from_merged()
         q, a = self._weigh()
         # Equal `a` keeps the older node first, and a parent is older than its children: none is orphaned.
         best = sorted(range(1, len(a)), key=a.__getitem__, reverse=True)[: max(max_drafts, 0)]
@@ -205,7 +276,8 @@ class DraftTree:
         kept.depths = [self.depths[node] for node in order]
         kept.origins = [self.origins[node] for node in order]
         kept._evidence = list(weights.q)
-        kept._opinions = {renamed[node]: dict(known) for node, known in self._opinions.items() if node in renamed}
+        several = ((v, known) for v, known in self._opinions.items() if v in renamed and len(self.origins[v]) > 1)
+        kept._opinions = {renamed[node]: dict(known) for node, known in several}
         kept._weights = weights
         kept._children = None
         return kept
@@ -232,26 +304,29 @@ class DraftTree:
 
 def _combined(opinions: dict[str, float]) -> float:
     """P that at least one of several independent witnesses is right, whatever order they came in."""
+    known = sorted(opinions.values())
+    if len(known) == 1:
+        return known[0]  # exactly, whatever the rounding
     doubt = 1.0
-    for q in sorted(opinions.values()):
+    for q in known:
         doubt *= 1.0 - q
-    return max(1.0 - doubt, max(opinions.values()))  # one witness counts exactly, whatever the rounding
+    return max(1.0 - doubt, known[-1])
 
 
-def _check(chain: Chain) -> None:
-    """Refuse what is no chain. Built-ins over whole tuples: this runs for every chain of every round."""
+def check_chain(chain: Chain) -> None:
+    """Raises DraftError, which says what is wrong, for what is no chain."""
     tokens, q, origin = chain
     if type(origin) is not str:
         raise DraftError(f"chain has origin {origin!r}; an origin is a string")
-    if not tokens or len(tokens) != len(q):
-        raise DraftError(f"chain of {origin!r} has {len(tokens)} tokens and {len(q)} q; each needs one")
     try:
+        if not tokens or len(tokens) != len(q):
+            raise DraftError(f"chain of {origin!r} has {len(tokens)} tokens and {len(q)} q; each needs one")
         # A sum's type shows the types of its terms; a NaN, which min and max may miss, makes it NaN.
         good_tokens = type(sum(tokens)) is int and min(tokens) >= 0
         total = sum(q)
         good_q = type(total) is float and min(q) > 0.0 and max(q) <= 1.0 and total > 0.0
     except TypeError as error:
-        raise DraftError(f"chain of {origin!r} holds what is no number: {error}") from error
+        raise DraftError(f"chain of {origin!r} holds what is no sequence of numbers: {error}") from error
     if not good_tokens:
         raise DraftError(f"chain of {origin!r} has tokens {tokens[:8]!r}; token ids are ints from 0")
     if not good_q:
