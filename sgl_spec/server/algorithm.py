@@ -76,6 +76,8 @@ def _refuse_what_cannot_work(server_args: Any) -> None:
         ("--rl-on-policy-target", server_args.rl_on_policy_target is not None),
         ("--disaggregation-mode", server_args.disaggregation_mode != "null"),
         ("--pp-size above 1", server_args.pp_size > 1),
+        # Its HTTP workers load no plugins, and then do not know the algorithm's name.
+        ("--tokenizer-worker-num above 1", server_args.tokenizer_worker_num > 1),
     ):
         if wrong:
             raise ConfigError(f"{flag} does not work with {NAME} yet; leave one of the two out")

@@ -7,12 +7,14 @@ them. All knowledge of how tokens are guessed is behind `DraftPlanner`.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.runtime_context import get_exec
 
 from sgl_spec.drafting.acceptance import Acceptance
@@ -21,6 +23,8 @@ from sgl_spec.drafting.hint import Hint, HintRead, decode_hint
 from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.tree import DraftTree
 from sgl_spec.server import abstain
+from sgl_spec.server.codec import ServerCodec
+from sgl_spec.server.grammar_cursor import RequestGrammar
 from sgl_spec.server.report import FIELD, Report
 
 logger = logging.getLogger(__name__)
@@ -52,8 +56,32 @@ def request_seed(req: Any) -> int:
     return int.from_bytes(hashlib.blake2b(req.rid.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def draft_request(req: Any, hint: Hint) -> DraftRequest:
-    return DraftRequest(req.rid, list(req.origin_input_ids_unpadded), hint.program, hint.slot, endings(req))
+def draft_request(req: Any, hint: Hint, codec: ServerCodec | None) -> DraftRequest:
+    constrained = codec is not None and req.grammar is not None
+    return DraftRequest(
+        rid=req.rid,
+        prompt=list(req.origin_input_ids_unpadded),
+        program=hint.program,
+        slot=hint.slot,
+        endings=endings(req),
+        owner=owner(req),
+        hint=hint,
+        constraint=RequestGrammar(req, codec) if codec is not None and constrained else None,
+        constraint_key=_constraint_key(req.sampling_params) if constrained else None,
+        ahead=len(req.output_ids),
+    )
+
+
+def owner(req: Any) -> str:
+    """Whose request it is: what SGLang keeps radix caches apart by. Both parts matter, and neither may imitate the
+    other."""
+    key, salt = req.extra_key, req.cache_salt
+    return "" if not key and not salt else json.dumps([key or "", salt or ""])
+
+
+def _constraint_key(params: Any) -> str | None:
+    given = (params.json_schema, params.regex, params.ebnf, params.structural_tag)
+    return next((f"{kind}:{value}" for kind, value in enumerate(given) if value is not None), None)
 
 
 def endings(req: Any) -> frozenset[int]:
@@ -76,10 +104,11 @@ def _read_hint(req: Any) -> HintRead:
 
 
 class RequestStates:
-    """The states of all requests, by SGLang's request id."""
+    """The states of all requests, by SGLang's request id. Without a codec drafting knows nothing of grammars."""
 
-    def __init__(self, planner: DraftPlanner) -> None:
+    def __init__(self, planner: DraftPlanner, codec: ServerCodec | None = None) -> None:
         self._planner = planner
+        self._codec = codec
         self._states: OrderedDict[str, RequestState] = OrderedDict()
         self.ignored_hints: dict[str, int] = {}
 
@@ -104,7 +133,7 @@ class RequestStates:
     def _first_sight(self, req: Any) -> RequestState:
         hint = _read_hint(req).hint or Hint()
         report = self._report(req)
-        self._planner.start(draft_request(req, hint))
+        self._planner.start(draft_request(req, hint, self._codec))
         return RequestState(req, hint, report)
 
     def open_reports(self, reqs: Sequence[Any]) -> None:
@@ -153,7 +182,7 @@ class RequestStates:
         output = state.req.output_ids
         if len(output) < state.observed:
             # Tokens were taken back: the drafters' indices only grow, so begin anew.
-            self._planner.start(draft_request(state.req, state.hint))
+            self._planner.start(draft_request(state.req, state.hint, self._codec))
             state.observed = 0
         if len(output) > state.observed:
             self._planner.observe(state.req.rid, list(output[state.observed :]))
@@ -177,12 +206,14 @@ class RequestStates:
             kept = len(state.req.output_ids)  # the end of a grammar drops what follows without saying so
         if state.observed > kept:
             self._planner.uncommit(rid, min(state.observed - kept, state.last_round))
+        if not isinstance(state.req.finished_reason, FINISH_ABORT):
+            self._planner.finish(rid, list(state.req.output_ids[:kept]))
         self.forget(rid)
 
     def forget(self, rid: str) -> None:
         state = self._states.pop(rid, None)
         if state is not None:
-            state.report.close(self._planner.stats(rid).to_dict())
+            state.report.close(self._planner.account(rid))
             self._planner.stop(rid)
 
     def clear(self) -> None:

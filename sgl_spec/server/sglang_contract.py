@@ -40,6 +40,7 @@ class ContractRow(NamedTuple):
 
 _SPEC = "sglang.srt.speculative"
 _OPS = "sglang.kernels.ops.speculative"
+_GRAMMAR = "sglang.srt.constrained"
 
 SERVER_NAMES: tuple[Name, ...] = (
     Name(f"{_SPEC}.spec_info:SpeculativeAlgorithm.register", CALL, ("name", "supports_overlap", "spec_class")),
@@ -80,10 +81,23 @@ SERVER_NAMES: tuple[Name, ...] = (
           "sampling_info", "spec_info", "return_logprob", "has_grammar")),
     Name("sglang.srt.managers.schedule_batch:Req", READ,
          ("rid", "output_ids", "finished_len", "customized_info", "sampling_params", "custom_logit_processor",
-          "return_hidden_states", "origin_input_ids_unpadded", "eos_token_ids", "tokenizer", "finished")),
+          "return_hidden_states", "origin_input_ids_unpadded", "eos_token_ids", "tokenizer", "finished",
+          "finished_reason", "grammar", "extra_key", "cache_salt")),
+    Name("sglang.srt.managers.schedule_batch:FINISH_ABORT", READ),
+    Name(f"{_GRAMMAR}.xgrammar_backend:XGrammarGrammar", READ, ("matcher", "is_terminated")),
+    Name(f"{_GRAMMAR}.llguidance_backend:GuidanceGrammar", READ, ("ll_matcher", "is_terminated")),
+    Name(f"{_GRAMMAR}.reasoner_grammar_backend:ReasonerGrammarObject", READ, ("grammar", "_grammar_active")),
+    Name("xgrammar:GrammarMatcher", READ, (
+        "fork", "accept_token", "accept_string", "rollback", "find_jump_forward_string", "fill_next_token_bitmask",
+        "is_terminated", "stop_token_ids")),
+    Name("xgrammar:TokenizerInfo.from_huggingface", CALL, ("tokenizer", "vocab_size")),
+    Name("llguidance:LLMatcher", READ, (
+        "deep_copy", "try_consume_tokens", "rollback", "compute_ff_bytes", "compute_bitmask", "is_stopped",
+        "is_accepting", "is_error")),
     Name("sglang.srt.sampling.sampling_params:SamplingParams", READ,
          ("sampling_seed", "custom_params", "max_new_tokens", "min_new_tokens", "frequency_penalty",
-          "presence_penalty", "repetition_penalty", "ignore_eos", "stop_token_ids")),
+          "presence_penalty", "repetition_penalty", "ignore_eos", "stop_token_ids", "json_schema", "regex", "ebnf",
+          "structural_tag")),
     Name("sglang.srt.sampling.sampling_batch_info:SamplingBatchInfo", READ,
          ("temperatures", "top_ks", "top_ps", "min_ps", "sampling_seed", "is_all_greedy", "logit_bias",
           "acc_additive_penalties", "acc_scaling_penalties", "has_custom_logit_processor")),
@@ -91,7 +105,7 @@ SERVER_NAMES: tuple[Name, ...] = (
          ("speculative_num_draft_tokens", "speculative_eagle_topk", "speculative_num_steps", "max_running_requests",
           "disable_overlap_schedule", "enable_mixed_chunk", "sampling_backend", "speculative_draft_model_path",
           "grammar_backend", "enable_watermark", "enable_dp_attention", "pp_size", "rl_on_policy_target",
-          "disaggregation_mode", "device", "page_size", "attention_backend", "decode_attention_backend")),
+          "disaggregation_mode", "tokenizer_worker_num", "device", "page_size", "attention_backend", "decode_attention_backend")),
     Name("sglang.srt.runtime_context:get_device", CALL),
     Name("sglang.srt.runtime_context:get_exec", CALL),
     Name("sglang.srt.runtime_context:get_parallel", CALL),
@@ -113,6 +127,24 @@ SERVER_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.observability.req_time_stats:set_time_batch", CALL),
 )  # fmt: skip
 
+_OPENAI = "sglang.srt.entrypoints.openai"
+_CHAT = f"{_OPENAI}.serving_chat:OpenAIServingChat"
+
+OPENAI_NAMES: tuple[Name, ...] = (
+    Name(f"{_CHAT}.handle_request", OVERRIDE, ("request", "raw_request")),
+    Name(f"{_CHAT}.create_error_response", CALL, ("message", "param")),
+    Name(f"{_CHAT}._build_chat_response", OVERRIDE, ("request", "ret", "created")),
+    Name(f"{_CHAT}._handle_non_streaming_request", OVERRIDE, ("adapted_request", "request", "raw_request")),
+    Name(f"{_CHAT}._generate_chat_stream", OVERRIDE, ("adapted_request", "request", "raw_request")),
+    Name(f"{_CHAT}._generate_stream_content", OVERRIDE, ("content", "index", "request")),
+    Name(f"{_OPENAI}.serving_base:OpenAIServingBase", READ, ("tokenizer_manager",)),
+    Name(f"{_OPENAI}.protocol:ChatCompletionRequest", READ, ("custom_params", "n")),
+    Name(f"{_OPENAI}.protocol:ChatCompletionResponse", READ, ("usage",)),
+    Name(f"{_OPENAI}.protocol:UsageInfo", READ, ("reasoning_tokens", "completion_tokens_details")),
+    Name(f"{_OPENAI}.protocol:CompletionTokensDetails", READ, ("reasoning_tokens",)),
+    Name("sglang.srt.managers.tokenizer_manager:TokenizerManager", READ, ("tokenizer", "serving_chat_class")),
+)  # fmt: skip
+
 PLATFORM_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.layers.attention.attention_registry:register_attention_backend", CALL, ("name",)),
     Name("sglang.srt.layers.attention.intel_amx_backend:IntelAMXAttnBackend", CALL, ("model_runner",)),
@@ -128,11 +160,23 @@ FRONTEND_NAMES: tuple[Name, ...] = (
     Name("sglang.lang.backend.runtime_endpoint:RuntimeEndpoint", CALL, ("base_url",)),
     Name("sglang.lang.interpreter:StreamExecutor", READ,
          ("worker", "error_", "fork_start_text_pos", "variables", "use_thread", "is_finished")),
-    Name("sglang.lang.interpreter:run_program", READ),
+    Name("sglang.lang.interpreter:run_program", CALL, ("program", "func_args", "func_kwargs")),
+    Name("sglang.lang.interpreter:run_internal", CALL, ("state", "program", "func_args", "func_kwargs")),
+    Name("sglang.lang.interpreter:StreamExecutor.submit", OVERRIDE, ("expr",)),
+    Name("sglang.lang.interpreter:StreamExecutor.fork", OVERRIDE),
+    Name("sglang.lang.interpreter:StreamExecutor.get_var", OVERRIDE, ("name",)),
+    Name("sglang.lang.interpreter:StreamExecutor.end", OVERRIDE),
+    Name("sglang.lang.interpreter:ProgramState", CALL, ("stream_executor",)),
+    Name("sglang.lang.interpreter:ProgramStateGroup.join", CALL, ("mode",)),
+    Name("sglang.lang.ir:SglFunction", READ, ("run", "run_batch", "func", "arg_names", "bind_arguments")),
+    Name("sglang.lang.ir:SglGen", READ, ("name",)),
+    Name("sglang.lang.ir:SglSelect", READ, ("name", "choices")),
     Name("sglang.lang.ir:SglSamplingParams", READ),
+    Name("sglang.lang.chat_template:ChatTemplate.get_prefix_and_suffix", CALL, ("role", "hist_messages")),
+    Name("sglang.lang.chat_template:ChatTemplate", READ, ("role_prefix_and_suffix",)),
 )  # fmt: skip
 
-CONTRACT = SERVER_NAMES + PLATFORM_NAMES + FRONTEND_NAMES
+CONTRACT = SERVER_NAMES + OPENAI_NAMES + PLATFORM_NAMES + FRONTEND_NAMES
 
 
 def _resolve(path: str) -> Any:
@@ -148,7 +192,10 @@ def _missing_parameters(target: Any, names: Sequence[str]) -> list[str]:
 def _missing_attributes(target: Any, names: Sequence[str]) -> list[str]:
     known = {field.name for field in dataclasses.fields(target)} if dataclasses.is_dataclass(target) else set()
     known |= set(getattr(target, "__struct_fields__", ())) | set(getattr(target, "__annotations__", ()))
-    source = inspect.getsource(target)
+    try:
+        source = inspect.getsource(target)
+    except (OSError, TypeError):  # a compiled class: all it has is on it
+        source = ""
     return [n for n in names if n not in known and not hasattr(target, n) and f"self.{n}" not in source]
 
 

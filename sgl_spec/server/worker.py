@@ -36,11 +36,12 @@ from sglang.srt.utils.async_probe import sanitize_nan_logits
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.acceptance import Acceptance
-from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
+from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server import verify_input
+from sgl_spec.server.codec import ServerCodec
+from sgl_spec.server.drafters import make_drafting
+from sgl_spec.server.kept_memory import open_memory
 from sgl_spec.server.request_states import RequestStates
 from sgl_spec.server.sampler import row_params
 from sgl_spec.server.sampling import node_targets
@@ -71,9 +72,11 @@ class SglSpecWorker(BaseSpecWorker):
         self.width = int(get_spec().speculative_num_draft_tokens)
         self.device = get_device().device
         vocabulary = int(target_worker.model_runner.model_config.vocab_size)
-        budget = DraftBudget(max_drafts=max(self.width - 1, 0), min_gain=self.config.min_gain)
-        drafters = [LookupDrafter(self.config.max_index_tokens, min_a=max(self.config.min_gain, 1e-6))]
-        self.requests = RequestStates(DraftPlanner(drafters, budget, vocab_size=vocabulary))
+        codec = None if target_worker.tokenizer is None else ServerCodec(target_worker.tokenizer, vocabulary)
+        identity = None if codec is None else codec.identity
+        memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
+        self.drafting = make_drafting(self.config, codec, self.width, memory)
+        self.requests = RequestStates(self.drafting.planner, codec)
 
     @property
     def any_width(self) -> bool:

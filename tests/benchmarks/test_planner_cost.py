@@ -1,36 +1,84 @@
 """What drafting costs on the hot path of a server: 32 requests with contexts of 4,000 tokens.
 
-The bounds are on the fastest run and generous, several times what an idle machine needs: a busy machine
-should not fail them, a change of order should.
+One host round of a request is: commit what was accepted (the drafters observe it), plan the next tree, flatten it.
+The step's demand is a median under 50 microseconds a request and round. Time of this process on a core is measured, not
+what it waits for other processes; as these also drive its data out of the caches, the rounds are taken in groups and
+the best group's median counts.
 """
 
 from __future__ import annotations
 
 import random
+import statistics
+import time
 
 import pytest
 
-from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.acceptance import Acceptance, accept_greedy
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.flat_tree import flatten
+from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.planner import DraftPlanner
+from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.suffix_index import SuffixIndex
 
 REQUESTS = 32
 CONTEXT = 4_000
 WIDTH = 16
+ROUNDS = 160
+GROUPS = 8
+MOST_SECONDS = 50e-6
 
 
-def text(seed: int) -> list[int]:
+def text(seed: int, length: int = CONTEXT) -> list[int]:
     """Token ids with the repetition of agent traces: Zipf-like words, many in phrases that come again."""
     generator = random.Random(seed)
     phrases = [[int(generator.paretovariate(0.9)) for _ in range(generator.randint(3, 20))] for _ in range(60)]
     tokens: list[int] = []
-    while len(tokens) < CONTEXT:
+    while len(tokens) < length:
         tokens += generator.choice(phrases) if generator.random() < 0.6 else [int(generator.paretovariate(0.5))]
-    return [token % 49_152 for token in tokens[:CONTEXT]]
+    return [token % 49_152 for token in tokens[:length]]
+
+
+class Host:
+    """The host's side of a server whose model goes on with each request's own text."""
+
+    def __init__(self, planner: DraftPlanner) -> None:
+        self.planner = planner
+        self.rids = [str(n) for n in range(REQUESTS)]
+        self.texts = [text(n, CONTEXT + ROUNDS * WIDTH) for n in range(REQUESTS)]
+        self.done = [CONTEXT] * REQUESTS
+        self.plans: list[DraftPlan] = []
+        self.flats: list[FlatTree] = []
+        self.accepted: list[Acceptance] = []
+        for rid, tokens in zip(self.rids, self.texts, strict=True):
+            planner.start(DraftRequest(rid, tokens[:CONTEXT]))
+        self.plan()
+        self.flatten()
+        self.accept()
+
+    def plan(self) -> None:
+        roots = [tokens[done - 1] for tokens, done in zip(self.texts, self.done, strict=True)]
+        self.plans = [self.planner.plan(rid, root, 500) for rid, root in zip(self.rids, roots, strict=True)]
+
+    def flatten(self) -> None:
+        self.flats = [flatten(plan.tree, WIDTH) for plan in self.plans]
+
+    def commit(self) -> None:
+        for rid, plan, accepted in zip(self.rids, self.plans, self.accepted, strict=True):
+            self.planner.commit(rid, plan.tree, accepted, accepted.tokens)
+
+    def accept(self) -> None:
+        """The verifier's part, never timed."""
+        self.accepted.clear()
+        for n, flat in enumerate(self.flats):
+            self.accepted.append(accept_greedy(flat, [self.texts[n][self.done[n] + d] for d in flat.depths]))
+            self.done[n] += len(self.accepted[-1].tokens)
+
+    def round(self) -> None:
+        self.commit()
+        self.plan()
+        self.flatten()
 
 
 @pytest.fixture(scope="module")
@@ -39,40 +87,48 @@ def texts() -> list[list[int]]:
 
 
 @pytest.fixture
-def planner(texts) -> DraftPlanner:
-    planner = DraftPlanner([LookupDrafter()], DraftBudget(WIDTH - 1), vocab_size=49_152)
-    for number, tokens in enumerate(texts):
-        planner.start(DraftRequest(str(number), tokens))
-    return planner
+def host() -> Host:
+    return Host(DraftPlanner([LookupDrafter()], DraftBudget(WIDTH - 1), vocab_size=49_152))
 
 
-def test_plan_for_a_batch(benchmark, planner, texts):
-    roots = [(str(number), tokens[-1]) for number, tokens in enumerate(texts)]
-    plans = benchmark(lambda: [planner.plan(rid, root, 500) for rid, root in roots])
-    assert sum(plan.tree.num_drafts for plan in plans) > REQUESTS, "this batch has something to draft"
-    assert benchmark.stats.stats.min / REQUESTS < 500e-6
+PARTS = ["commit", "plan", "flatten"]
 
 
-def test_flatten_a_batch(benchmark, planner, texts):
-    trees = [planner.plan(str(number), tokens[-1], 500).tree for number, tokens in enumerate(texts)]
-    benchmark(lambda: [flatten(tree, WIDTH) for tree in trees])
-    assert benchmark.stats.stats.min / REQUESTS < 300e-6
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("timed", [*PARTS, "round"])
+def test_a_host_round_of_a_batch(benchmark, host, timed):
+    """Every part alone, then all together; what is not timed runs before, so that each round is a new one."""
+    first = PARTS.index(timed) if timed in PARTS else 0
+    last = first if timed in PARTS else len(PARTS) - 1
+
+    def untimed() -> None:
+        if benchmark_began:
+            for part in PARTS[last + 1 :]:
+                getattr(host, part)()
+            host.accept()
+        benchmark_began.append(True)
+        for part in PARTS[:first]:
+            getattr(host, part)()
+
+    benchmark_began: list[bool] = []
+    benchmark.pedantic(getattr(host, timed), setup=untimed, rounds=ROUNDS)
+    seconds = best_median(benchmark) / REQUESTS
+    benchmark.extra_info["microseconds a request and round"] = round(seconds * 1e6, 1)
+    drafted = [plan.tree.num_drafts for plan in host.plans]
+    assert statistics.mean(drafted) > WIDTH / 2, "these texts have something to draft"
+    assert sum(host.done) / REQUESTS - CONTEXT > 1.5 * ROUNDS, "and drafts are accepted"
+    assert seconds < MOST_SECONDS
 
 
-def test_commit_a_batch(benchmark, planner, texts):
-    trees = [planner.plan(str(number), tokens[-1], 500).tree for number, tokens in enumerate(texts)]
-
-    def commit_all() -> None:
-        for number, tree in enumerate(trees):
-            planner.commit(str(number), tree, Acceptance((0,), (number,)), (number,))
-
-    benchmark.pedantic(commit_all, rounds=20)
-    assert benchmark.stats.stats.min / REQUESTS < 300e-6
+def best_median(benchmark) -> float:
+    seconds = benchmark.stats.stats.data
+    size = len(seconds) // GROUPS
+    return min(statistics.median(seconds[group * size : (group + 1) * size]) for group in range(GROUPS))
 
 
 def test_index_a_prompt(benchmark, texts):
     benchmark(lambda: SuffixIndex().extend(texts[0]))
-    assert benchmark.stats.stats.min / CONTEXT < 30e-6
+    assert benchmark.stats.stats.min / CONTEXT < 2e-6
 
 
 def test_appending_costs_the_same_at_any_length(texts):
@@ -89,4 +145,4 @@ def test_the_worst_inputs_plan_in_bounded_time(benchmark):
     planner.start(DraftRequest("same", [7] * CONTEXT))
     planner.start(DraftRequest("fan", [*fan, 7]))
     benchmark(lambda: (planner.plan("same", 7, 500), planner.plan("fan", 7, 500)))
-    assert benchmark.stats.stats.min < 20e-3
+    assert benchmark.stats.stats.min < 2e-3

@@ -1,0 +1,52 @@
+"""Which drafters a server runs. Where it stands in a round: before all of them; the worker asks once, at start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sgl_spec.config import SpecConfig
+from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
+from sgl_spec.drafting.drafter import Drafter, DraftRequest
+from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.memory import OutputMemory
+from sgl_spec.drafting.memory_drafter import MemoryDrafter
+from sgl_spec.drafting.memory_key import slot_key
+from sgl_spec.drafting.planner import DraftPlanner
+from sgl_spec.drafting.predict_drafter import PredictDrafter
+from sgl_spec.drafting.template_drafter import TemplateDrafter
+from sgl_spec.server.codec import ServerCodec
+
+_LEAST_A = 1e-6
+
+
+class Drafting(NamedTuple):
+    """All that guesses. memory: None when the configuration keeps none."""
+
+    planner: DraftPlanner
+    memory: OutputMemory | None
+
+
+def make_drafting(config: SpecConfig, codec: ServerCodec | None, width: int, memory: OutputMemory | None) -> Drafting:
+    """The planner of a server whose trees have `width` nodes. Without a codec (no tokenizer) nothing that goes by text
+    drafts."""
+    min_a = max(config.min_gain, _LEAST_A)
+
+    def past_outputs(request: DraftRequest) -> Sequence[Sequence[int]]:
+        reads = memory is not None and request.hint.reads_memory
+        return memory.outputs(slot_key(request)) if memory is not None and reads else ()
+
+    def slot_of(request: DraftRequest) -> object:
+        uses = memory is not None and request.hint.reads_memory and request.hint.writes_memory
+        return slot_key(request) if uses else None
+
+    drafters: list[Drafter] = [LookupDrafter(config.max_index_tokens, min_a=min_a)]
+    if memory is not None:
+        drafters.append(MemoryDrafter(memory, min_a))
+    if codec is not None:
+        drafters += [TemplateDrafter(codec, past_outputs, min_a), PredictDrafter(codec, min_a)]
+    refiner = None if codec is None else ConstraintDrafter(codec, codec.vocabulary, past_outputs, slot_of, min_a)
+    budget = DraftBudget(max_drafts=max(width - 1, 0), min_gain=config.min_gain)
+    vocab_size = None if codec is None else codec.vocab_size
+    return Drafting(DraftPlanner(drafters, budget, vocab_size=vocab_size, refiner=refiner), memory)

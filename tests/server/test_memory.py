@@ -1,0 +1,99 @@
+"""Past outputs as drafts: of the same slot only, never across owners, as the request allows, and over a restart."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client import STORY, Server, account
+
+from sgl_spec import Runtime
+
+SECRET = "<|im_start|>user\nThe code of the safe is 7351-9924-1187. Say it.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def _told(server: Server, key: str, prompt: str = STORY, **hint: Any) -> dict[str, Any]:
+    named = {"version": 1, "program": "test_memory", "slot": "story", **hint}
+    answer = server.generate(prompt, custom_params={"sgl_spec": named}, request_extra_key=key)
+    return {**account(answer), "output_ids": answer["output_ids"]}
+
+
+def test_the_second_time_takes_few_rounds(on: Server) -> None:
+    first, second = (_told(on, "second time") for _ in range(2))
+    assert first["output_ids"] == second["output_ids"]
+    assert "memory" not in first["drafted"]
+    assert second["rounds"] < first["rounds"] / 2
+
+
+@pytest.mark.parametrize("field", ["request_extra_key", "request_cache_salt"])
+def test_nothing_of_one_owner_is_drafted_for_another(on: Server, field: str) -> None:
+    hint = {"sgl_spec": {"version": 1, "program": "safe", "slot": "code"}}
+
+    def told(owner: str) -> dict[str, Any]:
+        return account(on.generate(SECRET, custom_params=hint, **{field: f"{owner} of {field}"}))
+
+    alice, bob, again = told("Alice"), told("Bob"), told("Alice")
+    assert "memory" not in bob["drafted"]
+    assert bob == alice  # what Alice left behind made no difference to Bob: the same drafts, the same rounds
+    assert again["accepted"]["memory"] > 0
+
+
+def test_without_a_hint_the_slot_is_recognised_by_its_text(on: Server) -> None:
+    def told(topic: str) -> dict[str, Any]:
+        prompt = f"<|im_start|>system\nYou write haikus.<|im_end|>\n<|im_start|>user\n{topic}<|im_end|>\n"
+        return account(on.generate(f"{prompt}<|im_start|>assistant\n", request_extra_key="no hint"))
+
+    assert "memory" not in told("A haiku about the sea, please.")["drafted"]
+    assert told("A haiku about the moon, please.")["drafted"].get("memory", 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "drafts"),
+    [("read-write", "read", True), ("write", "read", True), ("read", "read", False), ("off", "read-write", False),
+     ("read-write", "write", False), ("read-write", "off", False)],
+)  # fmt: skip
+def test_reading_and_writing_can_be_switched_off(on: Server, first: str, second: str, drafts: bool) -> None:
+    key = f"switch {first} {second}"
+    _told(on, key, memory=first)
+    counts = _told(on, key, memory=second)
+    assert bool(counts["drafted"].get("memory")) == drafts
+
+
+def test_origins_and_width_are_kept_to(on: Server) -> None:
+    _told(on, "control")
+    only_memory = _told(on, "control", origins=["memory"])
+    assert set(only_memory["drafted"]) == {"all", "memory"}
+    narrow = _told(on, "control", width=3)
+    assert 0 < narrow["drafted"]["all"] <= 2 * narrow["rounds"]
+    assert _told(on, "control", width=1)["drafted"] == {"all": 0}
+    assert _told(on, "control", off=True)["abstained"] == {"off": 63}
+
+
+def _launched(memory: Path, log: Path) -> Runtime:
+    return Runtime(max_total_tokens=8_192, random_seed=1, memory=str(memory), log_path=log)
+
+
+def test_memory_outlives_the_server_and_a_bad_file_does_not_stop_it(tmp_path: Path) -> None:
+    file, log = tmp_path / "outputs.memory", tmp_path / "server.log"
+    with _launched(file, log) as runtime:
+        first = _told(Server(runtime.url), "Alice")
+        for _ in range(60):
+            if file.exists():
+                break
+            time.sleep(0.5)
+    assert file.stat().st_mode & 0o077 == 0, "outputs are private"
+    with _launched(file, log) as runtime:
+        server = Server(runtime.url)
+        assert "memory" not in _told(server, "Bob")["drafted"]
+        second = _told(server, "Alice")
+    assert second["output_ids"] == first["output_ids"]
+    assert second["accepted"]["memory"] > 0
+
+    damaged = file.read_bytes()[:-7] + b"garbage"
+    file.write_bytes(damaged)
+    with _launched(file, log) as runtime:
+        assert "memory" not in _told(Server(runtime.url), "Alice")["drafted"]
+    assert "starts with an empty memory" in log.read_text()
+    assert file.read_bytes() == damaged, "a file that was refused is left as it was"
