@@ -47,7 +47,8 @@ def _commands() -> list[str]:
     for page in PAGES:
         for language, block in FENCE.findall(page.read_text()):
             if language in ("sh", "bash"):
-                shown += [line for line in block.splitlines() if line.startswith("sgl-spec ")]
+                lines = (re.sub(r"^\w+='[^']*' ", "", line) for line in block.splitlines())
+                shown += [line for line in lines if line.startswith("sgl-spec ")]
     return sorted(set(shown))
 
 
@@ -79,6 +80,22 @@ def test_python_blocks_compile_and_import(block: str) -> None:
     compile(block, "docs", "exec")
     imports = "\n".join(line for line in block.splitlines() if re.match(r"(from|import) ", line))
     subprocess.run([sys.executable, "-c", imports], check=True)
+
+
+RUN = re.compile(r"<!-- run -->\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "<!-- run -->" in page.read_text()], ids=lambda p: p.name)
+def test_blocks_marked_to_run_do(page: Path) -> None:
+    """One after the other, as a reader would: later blocks use what earlier ones made."""
+    code = "\n".join(RUN.findall(page.read_text()))
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_a_drafter_is_written_in_40_lines() -> None:
+    block = RUN.findall((ROOT / "docs" / "write-a-drafter.md").read_text())[0]
+    assert "class GlossaryDrafter" in block
+    assert len([line for line in block.splitlines() if line.strip()]) <= 40
 
 
 def test_the_readme_shows_a_demo_that_was_run() -> None:

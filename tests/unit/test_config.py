@@ -68,3 +68,12 @@ def test_refuses_a_list(tmp_path: Path) -> None:
     file.write_text("[1]")
     with pytest.raises(ConfigError, match="holds a JSON list"):
         SpecConfig.from_environment({"SGLSPEC_CONFIG": str(file)})
+
+
+def test_drafters_are_named_by_module_and_class() -> None:
+    config = SpecConfig.from_dict({"drafters": ["mine.drafters:Parrot"]})
+    assert config.drafters == ("mine.drafters:Parrot",)
+    assert SpecConfig.from_dict(json.loads(config.to_json())) == config
+    for wrong in ("mine:Parrot", [5], ["Parrot"], ["mine.Parrot"], ["mine:Parrot()"]):
+        with pytest.raises(ConfigError, match="drafters"):
+            SpecConfig.from_dict({"drafters": wrong})
