@@ -64,7 +64,7 @@ class CallHints:
         graph = self._graphs.get(program or "")
         template = graph.template(call.slot, self._roles, text) if graph is not None else None
         before, after = (template.before, template.after) if template else (_line_before(text), "")
-        examples = find_examples(text, before, after, tuple(stops))
+        examples = find_examples(text, before, after, tuple(stops)) or find_examples(text, before, after, ("\n",))
         return names._replace(
             predict=prediction_of(call.expression),
             shape=_wire_shape(shape_of(call.expression) or ()),

@@ -59,15 +59,15 @@ def test_a_regex_that_ends_at_the_cap(on: Server, off: Server, less: int) -> Non
     assert ours["meta_info"]["finish_reason"] == stock["meta_info"]["finish_reason"]
 
 
-def test_the_first_sheet_takes_few_steps_and_the_second_fewer(on: Server) -> None:
+def test_a_first_sheet_takes_few_steps_and_a_known_one_fewer(on: Server) -> None:
     key = "sheets of this test"
     answers = [
         on.generate(f"{name} is a wizard. Fill in the sheet.\n", regex=SHEET, max_new_tokens=160, request_extra_key=key)
-        for name in ("Merlin", "Gandalf", "Circe")
+        for name in ("Merlin", "Gandalf", "Merlin")
     ]
-    first, *_, last = map(tokens_per_step, answers)
-    assert first > 2.2
-    assert last > 1.3 * first
+    first, _, again = map(tokens_per_step, answers)
+    assert first > 2.5
+    assert again > 1.5 * first
     counts = [account(answer) for answer in answers]
     assert counts[0]["drafted"].get("memory", 0) == 0
     assert counts[-1]["accepted"]["memory"] > 0

@@ -64,7 +64,8 @@ def test_reading_and_writing_can_be_switched_off(on: Server, first: str, second:
 def test_origins_and_width_are_kept_to(on: Server) -> None:
     _told(on, "control")
     only_memory = _told(on, "control", origins=["memory"])
-    assert set(only_memory["drafted"]) == {"all", "memory"}
+    assert set(only_memory["drafted"]) <= {"all", "memory", "memory.template"}
+    assert only_memory["accepted"]["memory"] > 0
     narrow = _told(on, "control", width=3)
     assert 0 < narrow["drafted"]["all"] <= 2 * narrow["rounds"]
     assert _told(on, "control", width=1)["drafted"] == {"all": 0}
@@ -75,14 +76,18 @@ def _launched(memory: Path, log: Path) -> Runtime:
     return Runtime(max_total_tokens=8_192, random_seed=1, memory=str(memory), log_path=log)
 
 
+def _wait_for_a_save(file: Path) -> None:
+    asked = time.time()
+    while not file.exists() or file.stat().st_mtime < asked:  # the warm-up's output may have been saved before
+        assert time.time() < asked + 30
+        time.sleep(0.2)
+
+
 def test_memory_outlives_the_server_and_a_bad_file_does_not_stop_it(tmp_path: Path) -> None:
     file, log = tmp_path / "outputs.memory", tmp_path / "server.log"
     with _launched(file, log) as runtime:
         first = _told(Server(runtime.url), "Alice")
-        for _ in range(60):
-            if file.exists():
-                break
-            time.sleep(0.5)
+        _wait_for_a_save(file)
     assert file.stat().st_mode & 0o077 == 0, "outputs are private"
     with _launched(file, log) as runtime:
         server = Server(runtime.url)
