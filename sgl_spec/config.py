@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from sgl_spec.errors import ConfigError
 
 CONFIG_VARIABLE = "SGLSPEC_CONFIG"
+_DRAFTER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class SpecConfig:
             each). 0 = remember nothing.
         memory_slot_tokens: most of them for one slot or program; at most half of memory_tokens.
         memory_file: where past outputs are kept between runs of the server; None = nowhere.
+        drafters: further drafters of your own, each "module:Class" (docs/write-a-drafter.md).
     """
 
     width: int = 16
@@ -41,6 +44,7 @@ class SpecConfig:
     memory_tokens: int = 1_048_576
     memory_slot_tokens: int = 32_768
     memory_file: str | None = None
+    drafters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _whole_number("width", self.width, 1, 256)
@@ -48,6 +52,7 @@ class SpecConfig:
         if isinstance(self.min_gain, bool) or not isinstance(self.min_gain, (int, float)) or not 0 <= self.min_gain < 1:
             raise ConfigError(f"min_gain = {self.min_gain!r}: wanted a number from 0 up to, not including, 1")
         self._check_memory()
+        self._check_drafters()
 
     def _check_memory(self) -> None:
         _whole_number("memory_tokens", self.memory_tokens, 0, 100_000_000)
@@ -63,6 +68,14 @@ class SpecConfig:
             raise ConfigError(f"memory_file = {file!r}: wanted the path of a file, or null for none")
         if file is not None and not self.memory_tokens:
             raise ConfigError(f"memory_file = {file!r}: wanted null, since memory_tokens = 0 remembers nothing")
+
+    def _check_drafters(self) -> None:
+        if not isinstance(self.drafters, (list, tuple)):
+            raise ConfigError(f"drafters = {self.drafters!r}: wanted a list of names such as 'module:Class'")
+        for name in self.drafters:
+            if not isinstance(name, str) or not _DRAFTER.fullmatch(name):
+                raise ConfigError(f"drafters has {name!r}: wanted a name such as 'module:Class'")
+        object.__setattr__(self, "drafters", tuple(self.drafters))  # JSON has lists
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SpecConfig:

@@ -53,4 +53,3 @@ def combine_proposals(
         ProposalError: a chain is malformed or beyond the limits; it says in which proposal.
     """
     return merged(proposals, root_token, budget.max_drafts, budget.min_gain, limits)
-

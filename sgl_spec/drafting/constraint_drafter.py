@@ -8,26 +8,30 @@ them without asking the model; drafted, they are what the model would have writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from sgl_spec.drafting.constraint import Constraint, ConstraintCursor
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.space_style import SpaceStyle
-from sgl_spec.drafting.spelling import ORIGIN, Limit, Pen, Speller
-from sgl_spec.drafting.text_codec import TAIL_TOKENS, TextCodec, text_of
-from sgl_spec.drafting.text_search import TextSearch, certain_text
-from sgl_spec.drafting.text_trie import TextPlace, make_trie
+from sgl_spec.drafting.spelling import AHEAD, ORIGIN, TAIL, At, Speller
+from sgl_spec.drafting.text_codec import TextCodec, text_of
+from sgl_spec.drafting.text_search import TextSearch
+from sgl_spec.drafting.text_trie import KnownTexts
+from sgl_spec.drafting.text_writer import Best, Pen, TextWriter, path_to
 from sgl_spec.drafting.token_habits import RequestHabits
 from sgl_spec.drafting.tree import ROOT, DraftTree
 from sgl_spec.drafting.vocabulary import Vocabulary
 
-# Where other drafters agree on something, little is left for the grammar's alternatives.
-_LEAST_LEFT = 0.15
-# The likeliest nodes of the others' tree below which the grammar is asked, too, and how likely they must be.
-MOST_PLACES, LEAST_A = 3, 0.2
-_BYTES_A_TOKEN = 4
-_CERTAIN_BYTES = 24
+# Where other drafters agree on something, little is left for the grammar's alternatives; where hardly anything is, it
+# is not asked.
+_LEAST_LEFT, _DOUBT = 0.15, 0.1
+# The likeliest nodes of the others' tree below which the grammar is asked, too, and how likely it must be that they are
+# reached and left to the grammar.
+MOST_PLACES, LEAST_A = 2, 0.3
+# So many past outputs say how a slot is spaced.
+MOST_READ = 4
 
 PastOutputs = Callable[[DraftRequest], Sequence[Sequence[int]]]
 SlotOf = Callable[[DraftRequest], object]
@@ -36,18 +40,24 @@ SlotOf = Callable[[DraftRequest], object]
 class _State:
     """One request: its grammar, the tokens before the next, and what is known of how its output is written.
 
-    follower: a cursor of its own that goes over what is committed, to learn from it; None when it lost its way.
+    cursor: of this round, `walked` tokens beyond what is committed; None between rounds.
     """
 
     def __init__(self, request: DraftRequest, constraint: Constraint, habits: RequestHabits) -> None:
         self.constraint = constraint
         self.endings = request.endings
-        self.tail = tuple(request.prompt[-TAIL_TOKENS:])
+        self.tail = tuple(request.prompt[-TAIL:])
         self.style = SpaceStyle()
         self.habits = habits
+        self.texts = KnownTexts()
+        self.style_version = 0
         self.cursor: ConstraintCursor | None = None
-        self.follower = constraint.cursor()
-        self.ahead = request.ahead
+        self.walked: list[int] = []
+
+    def forget_texts_of_another_style(self) -> None:
+        if self.style.version != self.style_version:
+            self.style_version = self.style.version
+            self.texts.clear()
 
 
 class ConstraintDrafter:
@@ -81,30 +91,40 @@ class ConstraintDrafter:
         slot = self._slot_of(request)
         habits = RequestHabits(request.prompt, None if slot is None else self._speller.habits.slot(slot))
         state = self._states[request.rid] = _State(request, request.constraint, habits)
-        for output in reversed(self._past_outputs(request)):
+        for output in reversed(self._past_outputs(request)[:MOST_READ]):
             state.style.read(text_of(self._codec, output))
             state.style.begin()
 
     def observe(self, rid: str, tokens: Sequence[int]) -> None:
-        """Learn from what was committed."""
+        """Learn from what was committed, after a round or outside of one."""
         state = self._states.get(rid)
         if state is None:
             return
-        state.style.read(text_of(self._codec, tokens))
-        for token in tokens:
-            self._follow(state, token)
-            state.tail = (*state.tail, token)[-TAIL_TOKENS:]
+        try:
+            self._learn(state, tokens)
+        except BaseException:
+            state.texts.clear()  # they were not told what was committed
+            raise
+        finally:
+            state.cursor = None
 
-    def _follow(self, state: _State, token: int) -> None:
-        if state.ahead > 0:
-            state.ahead -= 1
-        elif state.follower is not None:
-            certain = certain_text(state.follower, _CERTAIN_BYTES)
-            if certain and state.tail:
+    def _learn(self, state: _State, tokens: Sequence[int]) -> None:
+        cursor = self._home(state)
+        search = None if cursor is None or cursor.settles_tokens else TextSearch(cursor, state.style, self._min_a)
+        text = b""
+        for token in tokens:
+            certain = search.certain(state.texts.spot(text), AHEAD) if search is not None else b""
+            if certain:
                 self._speller.note(state.habits, state.tail, certain, token)
-            if not state.follower.accept(token):
-                state.follower = None
-        state.habits.read.add(token)
+            state.habits.read.add(token)
+            state.tail = (*state.tail, token)[-TAIL:]
+            text += self._codec.token_bytes(token)
+        state.style.read(text)
+        if all(map(self._speller.is_text, tokens)):
+            state.texts.commit(text)
+        else:  # to a grammar, a special token may be anything
+            state.texts.clear()
+        state.forget_texts_of_another_style()
 
     def finish(self, rid: str, output: Sequence[int]) -> None:
         """Nothing to do: all was learned while it was committed."""
@@ -118,38 +138,79 @@ class ConstraintDrafter:
         state = self._states.get(rid)
         if state is None:
             return False
-        state.cursor = state.constraint.cursor()
+        state.cursor, state.walked = state.constraint.cursor(), []
+        if state.cursor is not None and not self._agrees(state, state.cursor):
+            state.texts.clear()
         return state.cursor is not None
+
+    def _agrees(self, state: _State, cursor: ConstraintCursor) -> bool:
+        """Whether the grammar stands where the texts say: it might have gone on without us."""
+        known = state.texts.certain(b"")
+        if known is None:
+            return True
+        forced = cursor.forced()
+        return known.startswith(forced[: len(known)]) and bool(forced) == bool(known)
 
     def cut(self, rid: str, tokens: Sequence[int]) -> int:
         """How many of `tokens`, from the front, the grammar allows."""
-        cursor = self._cursor(rid)
-        allowed = 0
-        for token in tokens:
-            if not cursor.accept(token):
-                break
-            allowed += 1
-        cursor.rollback(allowed)
-        return allowed
+        state = self._states[rid]
+        with _in_use(state) as cursor:
+            walked = state.walked
+            shared = _shared(walked, tokens)
+            cursor.rollback(len(walked) - shared)
+            del walked[shared:]
+            for token in tokens[shared:]:
+                if not cursor.accept(token):
+                    break
+                walked.append(token)
+        return len(walked)
 
     def extend(self, rid: str, tree: DraftTree, max_tokens: int) -> None:
         """Graft onto `tree`, which holds nothing the grammar forbids, what the grammar adds below its nodes."""
-        cursor, state = self._cursor(rid), self._states[rid]
-        for place in _places(tree):
-            path = _path(tree, place.node)
-            steps = sum(map(cursor.accept, path))
-            most_bytes = max_tokens * _BYTES_A_TOKEN
-            search = TextSearch(cursor, state.style, text_of(self._codec, path), most_bytes, self._min_a)
-            top = make_trie(search.run(place.a, most_bytes))
-            cursor.rollback(steps)
-            tail = (*state.tail, *path)[-TAIL_TOKENS:]
-            pen = Pen(-place.a, 0, place.node, tail, TextPlace(top, 0), place.left)
-            self._speller.write(tree, pen, state.habits, state.endings, Limit(2 * max_tokens, self._min_a))
+        state = self._states[rid]
+        with _in_use(state) as cursor:
+            self._home(state)
+            search = TextSearch(cursor, state.style, self._min_a)
+            best = Best(tree.a[1:], max_tokens, self._min_a)
+            writer = TextWriter(self._speller, search, state.habits, state.endings, tree, best)
+            writer.write(pen for place in _places(tree) if (pen := self._pen(state, tree, place)))
 
-    def _cursor(self, rid: str) -> ConstraintCursor:
-        cursor = self._states[rid].cursor
-        assert cursor is not None, "begin_round said there is one"
-        return cursor
+    def _pen(self, state: _State, tree: DraftTree, place: _Place) -> Pen | None:
+        path = path_to(tree, place.node)
+        if not all(map(self._speller.is_text, path)):
+            return None
+        spot = state.texts.spot(text_of(self._codec, path))
+        return Pen(At(spot, place.a, (*state.tail, *path)[-TAIL:]), place.node, place.left)
+
+    def _home(self, state: _State) -> ConstraintCursor | None:
+        """The cursor of the round, at the end of what is committed."""
+        if state.cursor is not None:
+            state.cursor.rollback(len(state.walked))
+            state.walked = []
+        return state.cursor
+
+
+@contextmanager
+def _in_use(state: _State) -> Iterator[ConstraintCursor]:
+    """The cursor of the round. After an exception nobody knows where it is: it is used no more, nor are the texts."""
+    cursor = state.cursor
+    assert cursor is not None, "begin_round said there is one"
+    try:
+        yield cursor
+    except BaseException:
+        state.cursor = None
+        state.texts.clear()
+        raise
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two sequences have in common at their front."""
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
 
 
 class _Place(NamedTuple):
@@ -161,21 +222,12 @@ class _Place(NamedTuple):
 
 
 def _places(tree: DraftTree) -> list[_Place]:
-    """The root and the likeliest other places where the tree so far has no good guess, parents before children."""
+    """The root and the likeliest other places where the tree so far leaves something over."""
     q, a = tree.q, tree.a
     left = [1.0] * len(q)
     for node in range(1, len(q)):
         left[tree.parents[node]] -= q[node]
-    places = [_Place(node, a[node], max(left[node], _LEAST_LEFT)) for node in range(len(q))]
-    best = sorted(places[1:], key=lambda place: -place.a * left[place.node])[:MOST_PLACES]
-    return [places[ROOT], *(place for place in best if place.a * left[place.node] >= LEAST_A)]
-
-
-def _path(tree: DraftTree, node: int) -> list[int]:
-    """Tokens from below the root down to `node`."""
-    path: list[int] = []
-    while node != ROOT:
-        path.append(tree.tokens[node])
-        node = tree.parents[node]
-    return path[::-1]
-
+    places = [_Place(node, a[node], max(left[node], _LEAST_LEFT)) for node in range(len(q)) if left[node] >= _DOUBT]
+    others = [place for place in places if place.node != ROOT and place.a * place.left >= LEAST_A]
+    best = sorted(others, key=lambda place: -place.a * place.left)[:MOST_PLACES]
+    return [place for place in places if place.node == ROOT or place in best]

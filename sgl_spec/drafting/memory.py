@@ -192,9 +192,9 @@ class _SlotOutputs:
             self._add_once(output, cost, most)
 
     def _add_once(self, output: tuple[int, ...], cost: int, most_copies: int) -> None:
-        # More than three quarters full: its newest output at least is in the one that follows. (That one is as full when
-        # it was begun with a repeat of all that the other held; then a new one begins.)
-        while len(self._serving.index) + cost > self._room and self._serving.copies.get(output, 0) < most_copies:
+        # More than three quarters full: its newest output at least is in the one that follows. (That one is as full
+        # when it was begun with a repeat of all that the other held; then a new one begins.)
+        while self._serving.copies.get(output, 0) < most_copies and len(self._serving.index) + cost > self._room:
             self._serving, self._following = self._following or _Indexed(self._room), None
         if 2 * len(self._serving.index) >= self._room:
             # Never the longer one: it holds of each output at most as many copies as the one that serves.

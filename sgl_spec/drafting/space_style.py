@@ -7,13 +7,17 @@ something of its own. It keeps to what it chose, within one output and from one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 SPACES = b" \n\t\r"
-_OPENING, _CLOSING = b"{[", b"}]"
+OPENING, CLOSING = b"{[", b"}]"
 _MARKS = b"{}[],:"
-_BEFORE_CLOSING = "before"
+_IN_STRING = re.compile(rb'["\\]')
+# What stands before white space: a mark, a value, or nothing yet; before a closing bracket these count instead.
+_START, _VALUE, _BEFORE_CLOSING, _EMPTY = b"start", b"value", b"before closing", b"empty"
+_OPENED, _QUOTE = (b"{", b"["), ord('"')
 
 
 class Space(NamedTuple):
@@ -23,12 +27,22 @@ class Space(NamedTuple):
     q: float
 
 
+class _Seen(NamedTuple):
+    """A space seen the last `times` times at some mark: all of it up to its last new line, and the indentation of one
+    level (None where it was only seen within no brackets)."""
+
+    line: bytes
+    indent: bytes | None
+    times: int
+
+
 # Priors, where nothing was seen: json.dumps' way, which models follow most often on one line, and an indented one.
-_DEFAULTS: dict[str, tuple[Space, ...]] = {
-    "{": (Space(b"", 0.7), Space(b"\n  ", 0.15)),
-    "[": (Space(b"", 0.75), Space(b"\n  ", 0.1)),
-    ",": (Space(b" ", 0.75), Space(b"\n  ", 0.15)),
-    ":": (Space(b" ", 0.92),),
+_INDENT = b"  "
+_DEFAULTS: dict[bytes, tuple[Space, ...]] = {
+    b"{": (Space(b"", 0.7), Space(b"\n", 0.15)),
+    b"[": (Space(b"", 0.75), Space(b"\n", 0.1)),
+    b",": (Space(b" ", 0.75), Space(b"\n", 0.15)),
+    b":": (Space(b" ", 0.92),),
     _BEFORE_CLOSING: (Space(b"", 0.75), Space(b"\n", 0.15)),
 }
 _ELSEWHERE = (Space(b"", 0.9),)
@@ -37,119 +51,146 @@ _DOUBT = 0.08
 
 
 class SpaceStyle:
-    """What was seen so far. Depth (of brackets) is followed, so that an indentation fits where it is used."""
+    """What was seen so far. The open brackets are followed, so that an indentation fits where it is used.
+
+    Attributes:
+        version: another one whenever something else is expected than before.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[bytes, int]] = {}
-        self._times: dict[str, int] = {}
-        self._state = _State()
+        self._seen: dict[bytes, _Seen] = {}
+        self._indent = _INDENT
+        self._at = StylePlace()
+        self.version = 0
 
     def read(self, text: bytes) -> None:
         """Learn from a text that goes on from what was read before."""
-        for place in _places(text, self._state):
-            self._note(place)
+        self._at.read(text, self._note)
 
     def begin(self) -> None:
         """A new output begins; what was learned stays."""
-        self._state = _State()
+        self._at = StylePlace()
 
-    def _note(self, place: _Place) -> None:
-        unit = _unit(place)
-        known, times = self._seen.get(place.mark, (None, 0))
-        self._seen[place.mark] = (unit, times + 1 if known == unit else 1)
+    def _note(self, place: StylePlace, closing: bool) -> None:
+        depth = len(place.brackets) - closing
+        space = place.pending or b""
+        line = space[: space.rfind(b"\n") + 1] or space
+        indent = space[len(line) :][: (len(space) - len(line)) // depth] if depth > 0 and b"\n" in line else None
+        if indent is not None and indent != self._indent:
+            self._indent = indent
+            self.version += 1
+        mark = place.before(closing)
+        for key in (mark, mark + place.brackets[-1:]):
+            known = self._seen.get(key)
+            if known is not None and known.line == line and (indent is None or indent == known.indent):
+                self._seen[key] = _Seen(line, known.indent, known.times + 1)
+            else:
+                self._seen[key] = _Seen(line, indent, 1)
+                self.version += 1
 
-    def spaces(self, before: bytes, closing: bool) -> tuple[Space, ...]:
-        """What white space, perhaps none, may come next.
+    def after(self, text: bytes) -> StylePlace:
+        """The place after a text that would follow what was read."""
+        return self._at.after(text)
+
+    def spaces(self, place: StylePlace, closing: bool) -> list[Space]:
+        """What white space, perhaps none, may come next; where some is there already, what more. Empty where what is
+        there is not what was expected.
 
         Args:
-            before: text drafted after what was read, up to here.
-            closing: whether a closing bracket comes after it.
+            place: where.
+            closing: whether a closing bracket comes after the space.
         """
-        state = self._state.copy()
-        for _ in _places(before, state):
-            pass
-        mark = _BEFORE_CLOSING if closing and state.mark not in ("{", "[") else state.mark
-        if mark in self._seen:
-            unit, times = self._seen[mark]
-            depth = state.depth - 1 if mark == _BEFORE_CLOSING else state.depth
-            return (Space(_spelled(unit, depth), 1.0 - _DOUBT / times),)
-        return _DEFAULTS.get(mark, _ELSEWHERE)
+        mark, depth = place.before(closing), len(place.brackets) - closing
+        seen = self._seen.get(mark + place.brackets[-1:]) or self._seen.get(mark)
+        if seen is not None:
+            indent = self._indent if seen.indent is None else seen.indent
+            whole = [Space(_spelled(seen.line, indent, depth), 1.0 - _DOUBT / seen.times)]
+        else:
+            guesses = _DEFAULTS.get(mark, _ELSEWHERE)
+            whole = [Space(_spelled(space.text, self._indent, depth), space.q) for space in guesses]
+        begun = place.pending
+        if not begun:
+            return whole
+        return [Space(space.text[len(begun) :], space.q) for space in whole if space.text.startswith(begun)]
 
 
-class _State:
-    """Where in a JSON text we are: inside a string or not, how deep, and the last mark."""
+class StylePlace:
+    """Where in a JSON text we are: in which brackets, after which mark, inside a string or not, and the white space
+    after the mark (None where none could be optional)."""
 
-    __slots__ = ("depth", "escaped", "in_string", "mark", "pending")
+    __slots__ = ("brackets", "escaped", "in_string", "mark", "pending")
 
     def __init__(self) -> None:
         self.in_string = self.escaped = False
-        self.depth = 0
-        self.mark = ""
-        self.pending: bytearray | None = None
+        self.brackets = b""
+        self.mark = _START
+        self.pending: bytes | None = None
 
-    def copy(self) -> _State:
-        twin = _State()
-        twin.in_string, twin.escaped, twin.depth, twin.mark = self.in_string, self.escaped, self.depth, self.mark
+    def before(self, closing: bool) -> bytes:
+        """What tells the white space that ends here, before a closing bracket or something else, from other spaces."""
+        if closing:
+            return _EMPTY if self.mark in _OPENED else _BEFORE_CLOSING
+        return self.mark
+
+    def after(self, text: bytes) -> StylePlace:
+        """The place after a further text."""
+        twin = StylePlace()
+        twin.in_string, twin.escaped, twin.brackets = self.in_string, self.escaped, self.brackets
+        twin.mark, twin.pending = self.mark, self.pending
+        twin.read(text)
         return twin
 
+    def read(self, text: bytes, note: Callable[[StylePlace, bool], None] | None = None) -> None:
+        """Go over a text; `note` is told of every place where white space could stand, and whether a closing bracket
+        comes after it."""
+        at = 0
+        while at < len(text):
+            if self.in_string:
+                at = self._through_string(text, at)
+                continue
+            byte = text[at]
+            at += 1
+            if byte in SPACES:
+                if self.pending is not None:
+                    self.pending += text[at - 1 : at]
+            else:
+                if note is not None and self.pending is not None and not self._goes_on(byte):
+                    note(self, byte in CLOSING)
+                self._over(byte)
 
-class _Place(NamedTuple):
-    """White space that stood after `mark` (or before a closing bracket) at `depth`."""
+    def _goes_on(self, byte: int) -> bool:
+        """Whether `byte` is a further one of a number, say, after whose bytes no white space could stand."""
+        return self.mark == _VALUE and not self.pending and byte not in _MARKS
 
-    mark: str
-    space: bytes
-    depth: int
-
-
-def _places(text: bytes, state: _State) -> Iterator[_Place]:
-    """The places of `text` where white space could stand, with what stood there; moves `state` on."""
-    for byte in text:
-        if state.in_string:
-            _inside_string(state, byte)
-        elif byte in SPACES:
-            if state.pending is not None:
-                state.pending.append(byte)
+    def _through_string(self, text: bytes, at: int) -> int:
+        """Go on inside a string, to its end or over the next escape; returns where that is."""
+        if self.escaped:
+            self.escaped = False
+            return at + 1
+        found = _IN_STRING.search(text, at)
+        if found is None:
+            return len(text)
+        if found.group() == b"\\":
+            self.escaped = True
         else:
-            if state.pending is not None:
-                yield _place_before(state, byte)
-                state.pending = None
-            _outside_string(state, byte)
+            self.in_string = False
+            self.mark, self.pending = _VALUE, b""
+        return found.end()
+
+    def _over(self, byte: int) -> None:
+        self.pending = b""
+        self.mark = _VALUE
+        if byte in _MARKS:
+            if byte in CLOSING:
+                self.brackets = self.brackets[:-1]
+                return
+            self.mark = bytes((byte,))
+            if byte in OPENING:
+                self.brackets += self.mark
+        elif byte == _QUOTE:
+            self.in_string = True
+            self.pending = None
 
 
-def _inside_string(state: _State, byte: int) -> None:
-    if state.escaped:
-        state.escaped = False
-    elif byte == ord("\\"):
-        state.escaped = True
-    elif byte == ord('"'):
-        state.in_string = False
-        state.mark, state.pending = '"', bytearray()
-
-
-def _outside_string(state: _State, byte: int) -> None:
-    if byte == ord('"'):
-        state.in_string = True
-        state.mark = ""
-        return
-    state.depth += (byte in _OPENING) - (byte in _CLOSING)
-    state.mark = chr(byte) if byte in _MARKS else "value"
-    state.pending = bytearray()
-
-
-def _place_before(state: _State, byte: int) -> _Place:
-    closing = byte in _CLOSING and state.mark not in ("{", "[")
-    mark = _BEFORE_CLOSING if closing else state.mark
-    return _Place(mark, bytes(state.pending or b""), state.depth - closing)
-
-
-def _unit(place: _Place) -> bytes:
-    """The space with its indentation for one level."""
-    line, newline, indent = place.space.rpartition(b"\n")
-    if not newline or place.depth < 1:
-        return place.space
-    return line + newline + indent[: len(indent) // place.depth]
-
-
-def _spelled(unit: bytes, depth: int) -> bytes:
-    line, newline, indent = unit.rpartition(b"\n")
-    return line + newline + indent * max(depth, 0) if newline else unit
+def _spelled(line: bytes, indent: bytes, depth: int) -> bytes:
+    return line + indent * max(depth, 0) if line.endswith(b"\n") else line

@@ -1,4 +1,4 @@
-"""Lays tokens along the texts a grammar allows, likeliest first, and grafts them onto the round's tree.
+"""Which tokens may come next along the texts a grammar allows. Asked for every place that tokens are drafted from.
 
 Origins, by what is known of a node's token when its parent was accepted:
 
@@ -12,63 +12,98 @@ Origins, by what is known of a node's token when its parent was accepted:
 from __future__ import annotations
 
 from functools import lru_cache
-from heapq import heappop, heappush
 from typing import NamedTuple
 
-from sgl_spec.drafting.text_codec import TAIL_TOKENS, TextCodec, continuation, text_of
-from sgl_spec.drafting.text_trie import TextPath, TextPlace, advance, paths
-from sgl_spec.drafting.token_habits import KEY_BYTES, RequestHabits, Stretch, TokenHabits
-from sgl_spec.drafting.tree import Chain, DraftTree
+from sgl_spec.drafting.text_codec import TextCodec, bytes_continuation
+from sgl_spec.drafting.text_search import TextSearch
+from sgl_spec.drafting.text_trie import Q_GOES_ON, Spot, TextPath, TextPlace, advance
+from sgl_spec.drafting.token_habits import RequestHabits, Stretch, TokenHabits, Way, shares
 from sgl_spec.drafting.vocabulary import Spelled, Vocabulary
 
 ORIGIN = "grammar"
-FORCED, TEXT, SPELLING, EDGE, BRANCH = (
-    f"{ORIGIN}.{kind}" for kind in ("forced", "text", "spelling", "edge", "branch")
-)
+FORCED, TEXT, SPELLING, EDGE, BRANCH = (f"{ORIGIN}.{kind}" for kind in ("forced", "text", "spelling", "edge", "branch"))
 # From here on a way to write a certain text counts as text.
 Q_SURE = 0.95
 # P(a token stays as it is though what follows could run together with it).
 Q_EDGE = 0.85
-# Bytes looked ahead for the next token, and how many of the texts that begin at a place.
-_AHEAD, _MOST_PATHS = 24, 6
+# Bytes looked ahead for the next token, and tokens before it that may change how it is written.
+AHEAD, TAIL = 10, 1
+# Bytes written at once, as far as they are known; a token may depend on as many bytes after it as `_UNSETTLED`.
+_WRITTEN, _UNSETTLED = 16, 4
 _CACHED = 16_384
 
 
-class Pen(NamedTuple):
-    """Where the next token goes. A heap of these yields the likeliest place first.
+class Plan(NamedTuple):
+    """The tokens in which the tokenizer writes the text from a place on, for `text`, which is as much as that."""
+
+    tokens: tuple[Spelled, ...]
+    text: bytes
+
+    def fits(self, text: bytes) -> bool:
+        """Whether it is a plan for `text`, of which more or less may be known than when it was made."""
+        known = len(self.text)
+        if len(text) >= known:
+            return bool(self.tokens) and text.startswith(self.text)
+        return len(text) >= self.tokens[0].length and self.text.startswith(text)
+
+    def rest(self) -> Plan:
+        """After the first token."""
+        return Plan(self.tokens[1:], self.text[self.tokens[0].length :]) if len(self.tokens) > 1 else NO_PLAN
+
+
+NO_PLAN = Plan((), b"")
+
+
+class Step(NamedTuple):
+    """A token that may come next.
 
     Attributes:
-        cost: minus P(the place is reached).
-        number: orders equal ones.
-        node: of the tree.
-        tail: the last tokens up to there.
-        place: in the text.
-        left: what other drafters' guesses leave to the first choice.
+        token: its id.
+        q: P(the target emits it | it came here).
+        origin: see above.
+        place: in the text, after it.
+        chosen: whether the output could have gone another way within it.
+        plan: how the tokenizer would go on.
     """
-
-    cost: float
-    number: int
-    node: int
-    tail: tuple[int, ...]
-    place: TextPlace
-    left: float
-
-
-class Limit(NamedTuple):
-    """Most tokens to graft, and P(accepted) that each must have."""
-
-    tokens: int
-    min_a: float
-
-
-class _Next(NamedTuple):
-    """A token that may come next. chosen: the output could have gone another way within it."""
 
     token: int
     q: float
     origin: str
     place: TextPlace
     chosen: bool
+    plan: Plan = NO_PLAN
+
+
+class At(NamedTuple):
+    """A place to write from.
+
+    Attributes:
+        spot: the place.
+        reached: P(the output comes to it).
+        tail: the TAIL tokens before it.
+        plan: of the tokenizer, from there on.
+    """
+
+    spot: Spot
+    reached: float
+    tail: tuple[int, ...]
+    plan: Plan = NO_PLAN
+
+
+class _Beginning(NamedTuple):
+    """How a certain text can begin.
+
+    Attributes:
+        only: the one token there is; None where there are several.
+        lengths: bytes by token.
+        others: see `shares`.
+        beyond: a token begins with all of the text and has more.
+    """
+
+    only: Spelled | None
+    lengths: dict[int, int]
+    others: tuple[Way, ...]
+    beyond: bool
 
 
 class Speller:
@@ -76,88 +111,106 @@ class Speller:
 
     def __init__(self, codec: TextCodec, vocabulary: Vocabulary) -> None:
         self._codec = codec
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self.habits = TokenHabits()
-        self.own_token = lru_cache(_CACHED)(self._own_token)
+        self._plan = lru_cache(_CACHED)(self._make_plan)
+        self._beginning = lru_cache(_CACHED)(self._find_beginning)
 
-    def write(self, tree: DraftTree, start: Pen, habits: RequestHabits, endings: frozenset[int], limit: Limit) -> None:
-        """Graft the likeliest tokens of the texts from `start` on."""
-        heap, number = [start], 0
-        while heap and number < limit.tokens:
-            pen = heappop(heap)
-            for step in self._next(pen, habits):
-                q = step.q * pen.left if step.chosen else step.q
-                if -pen.cost * q < limit.min_a or step.token in endings:
-                    continue
-                number += 1
-                node = tree.graft(Chain((step.token,), (q,), step.origin), under=pen.node)
-                tail = (*pen.tail, step.token)[-TAIL_TOKENS:]
-                heappush(heap, Pen(pen.cost * q, number, node, tail, step.place, 1.0 if step.chosen else pen.left))
+    def steps(self, at: At, search: TextSearch, habits: RequestHabits, least: float) -> list[Step]:
+        """The tokens that may come next at a place, each once.
+
+        Args:
+            at: the place.
+            search: asks the grammar.
+            habits: of the request.
+            least: texts less likely than this, coming to the place included, are not looked at.
+        """
+        place = at.spot.place
+        node, offset = place
+        known = node.text[offset : offset + _WRITTEN]
+        if len(known) >= AHEAD:
+            paths = [TextPath(known, 1.0 if place.certain else Q_GOES_ON, (node,))]
+        else:
+            paths = search.paths(at.spot, AHEAD, at.reached, least)
+            known = node.text[offset : offset + AHEAD]
+        certain = known if place.certain else b""
+        found: dict[int, Step] = {}
+        certain_done = False
+        for path in paths:
+            plan = at.plan if at.plan.fits(path.text) else self._plan(at.tail, path.text[:_WRITTEN])
+            if not plan.tokens:
+                continue
+            if plan.tokens[0].length > len(certain):
+                step = self._branching(place, path, plan, habits)
+                other = found.get(step.token)
+                found[step.token] = step if other is None else other._replace(q=min(1.0, other.q + step.q))
+            elif not certain_done:  # what is certain is so on every path
+                certain_done = True
+                for step in self._certain(place, certain, at.tail, plan, habits):
+                    found[step.token] = step
+        return list(found.values())
+
+    def _branching(self, place: TextPlace, path: TextPath, plan: Plan, habits: RequestHabits) -> Step:
+        own = plan.tokens[0]
+        q = self.habits.own_way(habits, own.token) * path.q
+        return Step(own.token, q, BRANCH, advance(place, path, own.length), True, plan.rest())
+
+    def _certain(
+        self, place: TextPlace, certain: bytes, tail: tuple[int, ...], plan: Plan, habits: RequestHabits
+    ) -> list[Step]:
+        """The ways to begin a certain text, which is all in the node of `place`."""
+        own = plan.tokens[0].token
+        begin = self._beginning(certain, own)
+        node, offset = place
+        if begin.only is not None:
+            rest = plan.rest() if begin.only.token == own else NO_PLAN
+            return [Step(begin.only.token, 1.0, FORCED, TextPlace(node, offset + begin.only.length), False, rest)]
+        edge = len(certain) if begin.beyond and node.free and len(node.text) - offset == len(certain) else 0
+        steps = []
+        for token, q in self.habits.ways(habits, Stretch.at(tail, certain), own, begin.others):
+            length = begin.lengths.get(token, 0)
+            if not length:
+                continue  # a habit of the same beginning with another end
+            origin = TEXT if q >= Q_SURE else SPELLING
+            if length == edge:
+                q, origin = q * Q_EDGE, EDGE
+            rest = plan.rest() if token == own else NO_PLAN
+            steps.append(Step(token, q, origin, TextPlace(node, offset + length), False, rest))
+        return steps
 
     def note(self, habits: RequestHabits, tail: tuple[int, ...], certain: bytes, chosen: int) -> None:
         """After `tail` the text went on with `certain`, and the model chose `chosen` to begin it."""
-        own = self.own_token(tail, certain[:_AHEAD])
-        within = len(self._codec.token_bytes(chosen)) <= len(certain)
-        if own is not None and within and not self._vocabulary.only_one_token(certain):
-            self.habits.note(habits, Stretch(tail[-1], certain[:KEY_BYTES]), own.token, chosen)
-        habits.read.add(chosen)
+        certain = certain[:_WRITTEN]
+        plan = self._plan(tail, certain)
+        if plan.tokens and 0 < len(self.vocabulary.text(chosen)) <= len(certain):
+            own = plan.tokens[0].token
+            if self._beginning(certain, own).only is None:
+                self.habits.note(habits, Stretch.at(tail, certain), own, chosen)
 
-    def _own_token(self, tail: tuple[int, ...], text: bytes) -> Spelled | None:
-        """The tokenizer's first token of `text` after `tail`; None where it would change the text."""
-        whole = text.decode(errors="ignore")
-        tokens = continuation(self._codec, tail, whole)
-        if not tokens or text_of(self._codec, tokens) != whole.encode():
-            return None
-        return Spelled(tokens[0], len(self._codec.token_bytes(tokens[0])))
+    def _make_plan(self, tail: tuple[int, ...], text: bytes) -> Plan:
+        """How the tokenizer writes `text` after `tail`, without what depends on what follows, the first token always;
+        where it would change the text, the longest token that the text begins with. Empty where there is none."""
+        tokens: list[Spelled] = []
+        end = 0
+        for token in bytes_continuation(self._codec, tail, text):
+            written = self._codec.token_bytes(token)
+            known = end + len(written)
+            if not written or text[end:known] != written or (tokens and known > len(text) - _UNSETTLED):
+                break
+            tokens.append(Spelled(token, len(written)))
+            end = known
+        if not tokens:
+            tokens = [one for one in self.vocabulary.beginnings(text) if self.is_text(one.token)][-1:]
+            end = tokens[0].length if tokens else 0
+        return Plan(tuple(tokens), text[:end])
 
-    def _next(self, pen: Pen, habits: RequestHabits) -> list[_Next]:
-        """The tokens that may come next, each once."""
-        found: dict[int, _Next] = {}
-        certain_done = False
-        for path in paths(pen.place, _AHEAD, _MOST_PATHS):
-            own = self.own_token(pen.tail, path.text[:_AHEAD])
-            if own is None:
-                continue
-            if own.length > path.sure:
-                known = found.get(own.token)
-                step = self._branching(pen.place, path, own, habits)
-                found[own.token] = step if known is None else step._replace(q=min(1.0, step.q + known.q))
-            elif not certain_done:  # what is certain is so on every path
-                certain_done = True
-                found.update((step.token, step) for step in self._certain(pen, path, own, habits))
-        return list(found.values())
+    def _find_beginning(self, text: bytes, own: int) -> _Beginning:
+        spelled = self.vocabulary.beginnings(text)
+        drafted = [one for one in spelled if self.is_text(one.token)]
+        only = drafted[0] if drafted and self.vocabulary.only_one_of(spelled, text) else None
+        lengths = {one.token: one.length for one in drafted}
+        return _Beginning(only, lengths, shares(own, drafted), self.vocabulary.goes_beyond(text))
 
-    def _branching(self, place: TextPlace, path: TextPath, own: Spelled, habits: RequestHabits) -> _Next:
-        q = self.habits.own_way(habits, own.token) * _chance(place, path, own.length)
-        return _Next(own.token, q, BRANCH, advance(place, path, own.length), True)
-
-    def _certain(self, pen: Pen, path: TextPath, own: Spelled, habits: RequestHabits) -> list[_Next]:
-        text = path.text[: path.sure]
-        open_end = path.sure == len(path.text) and path.nodes[-1].open_end
-        if self._vocabulary.only_one_token(text):
-            return [_Next(own.token, 1.0, FORCED, advance(pen.place, path, own.length), False)]
-        spelled = self._vocabulary.beginnings(text)
-        ways = self.habits.ways(habits, Stretch(pen.tail[-1], text[:KEY_BYTES]), own.token, spelled)
-        lengths = {one.token: one.length for one in spelled}
-        beyond = open_end and self._vocabulary.goes_beyond
-        steps = []
-        for way in ways:
-            length = lengths.get(way.token)
-            if length is None:
-                continue  # a habit of the same beginning with another end
-            edge = beyond and length == len(text) and beyond(text)
-            origin = EDGE if edge else TEXT if way.q >= Q_SURE else SPELLING
-            q = way.q * Q_EDGE if edge else way.q
-            steps.append(_Next(way.token, q, origin, advance(pen.place, path, length), False))
-        return steps
-
-
-def _chance(place: TextPlace, path: TextPath, length: int) -> float:
-    """P(the output goes on with the first `length` bytes of `path`)."""
-    q, end = 1.0, len(place.node.text) - place.offset
-    for node in path.nodes[1:]:
-        if end >= length:
-            break
-        q *= node.q
-        end += len(node.text)
-    return q
+    def is_text(self, token: int) -> bool:
+        """Whether `token` is an ordinary one, which is written as its text."""
+        return bool(self._codec.token_bytes(token))

@@ -32,15 +32,37 @@ def text_of(codec: TextCodec, tokens: Sequence[int]) -> bytes:
 def continuation(codec: TextCodec, before: Sequence[int], text: str) -> list[int]:
     """The tokens of `text` as they would come after `before`: those of both together, where that keeps `before` as it
     is, else those of `text` alone. Looks at no more than the last TAIL_TOKENS tokens."""
+    return bytes_continuation(codec, before, text.encode())
+
+
+def bytes_continuation(codec: TextCodec, before: Sequence[int], text: bytes) -> list[int]:
+    """`continuation` of a text that may begin or end inside a character. A character cut off at its end is left out;
+    empty where no way was found to write the text."""
+    text = text[: len(text) - _cut_off(text)]
     if not text:
         return []
     for start in range(max(0, len(before) - TAIL_TOKENS), len(before)):
         tail = list(before[start:])
         try:
-            joint = codec.encode(text_of(codec, tail).decode() + text)
+            joint = codec.encode((text_of(codec, tail) + text).decode())
         except UnicodeDecodeError:
             continue  # the tail begins inside a character
         if joint[: len(tail)] == tail and len(joint) > len(tail):
             return joint[len(tail) :]
         break  # a shorter tail would agree only by forgetting what made the difference
-    return codec.encode(text)
+    try:
+        return codec.encode(text.decode())
+    except UnicodeDecodeError:
+        return []
+
+
+def _cut_off(text: bytes) -> int:
+    """How many bytes at the end of `text` are the beginning of a character that it does not hold whole."""
+    for back in range(1, min(len(text), 3) + 1):
+        lead = text[-back]
+        if lead >= 0xC0:
+            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return back if back < needed else 0
+        if lead < 0x80:
+            return 0
+    return 0

@@ -1,17 +1,18 @@
-"""What a grammar lets the output be next, as texts: forced runs, alternatives, the ends of free values. The constraint
-drafter asks for it under the nodes of every round's tree.
+"""What a grammar lets the output be next, as texts: forced runs, alternatives, the ends of free values. Asked while
+tokens are laid along the texts (`spelling`), no further than those are worth drafting.
 
 The search goes by bytes, not tokens: at a byte the grammar has a handful of ways on where at a token it has thousands.
-The likeliest text is expanded first, as in Sequoia (arXiv 2402.12374), each until it ends in a free value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from sgl_spec.drafting.constraint import ConstraintCursor, Ways
-from sgl_spec.drafting.space_style import SPACES, SpaceStyle
+from sgl_spec.drafting.space_style import CLOSING, SPACES, SpaceStyle, StylePlace
+from sgl_spec.drafting.text_trie import Q_GOES_ON, Spot, TextNode, TextPath, Top, text_before
 
 # With more ways on than this (spaces aside) the model writes a value of its own.
 FEW_WAYS = 16
@@ -25,195 +26,241 @@ Q_END = 0.22
 Q_NUMBER_ENDS = 0.45
 # A fraction, an exponent, a sign: allowed wherever a number is, and rare.
 _RARE_IN_NUMBERS = b".eE+-"
+_RARE = 0.04
 # P(an output that may end or go on ends).
 Q_OUTPUT_ENDS = 0.4
-# White space where it is optional, once it has begun, ends so likely after what the style expected.
-Q_AFTER_SPACE = 0.97
+# P(no white space stands where the style expects some, or none after some that it did not expect).
+Q_UNEXPECTED = 0.03
+# What is at least as likely is looked at together with what comes before it.
+Q_RUN_ON = 0.25
 # So many kinds of white space at one place mean that any may stand there.
 ANY_SPACE = 3
-_MAX_RUNS = 48
-# What one search may cost: texts followed to their next branch, and texts not followed that are still worth drafting.
-MOST_EXPANSIONS = 16
-MOST_LEFT_OVER = 24
-
-
-class Run(NamedTuple):
-    """A part of a text: its first byte has probability q, the others follow without a choice.
-
-    Attributes:
-        text: one byte or more.
-        q: P(the output goes on like this | it came here).
-        forced: the grammar left no choice.
-    """
-
-    text: bytes
-    q: float
-    forced: bool
-
-
-class TextGuess(NamedTuple):
-    """One way on from where the search began.
-
-    Attributes:
-        runs: in order.
-        open_end: something else follows for sure, so that the last token of this text may reach beyond it.
-    """
-
-    runs: tuple[Run, ...]
-    open_end: bool
-
-    @property
-    def text(self) -> bytes:
-        return b"".join(run.text for run in self.runs)
-
-
-class _Path(NamedTuple):
-    """A text to be expanded. A heap of these yields the likeliest first."""
-
-    cost: float
-    number: int
-    runs: tuple[Run, ...]
+# Beyond what is less likely than this the grammar is not asked.
+LEAST_ASKED = 0.1
+# What one round may ask: how often the grammar is looked at, and at how many texts from one place.
+MOST_ASKED, MOST_PATHS = 32, 6
+# Of a forced text no more is kept at once.
+_LONGEST = 512
 
 
 class TextSearch:
-    """One search below one place of a grammar.
+    """Asks one grammar in one round.
 
     Args:
-        cursor: at that place; it is there again after `run`.
+        cursor: at the end of what is committed, and there again after every call.
         style: of white space, having read everything up to there.
-        before: drafted text between what `style` has read and the place.
-        max_bytes: of one text.
-        min_a: texts less likely than this are not looked for.
+        min_q: what is less likely is not put down.
     """
 
-    def __init__(
-        self, cursor: ConstraintCursor, style: SpaceStyle, before: bytes, max_bytes: int, min_a: float
-    ) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: ConstraintCursor, style: SpaceStyle, min_q: float) -> None:
+        self.cursor = cursor
         self._style = style
-        self._before = before
-        self._max_bytes = max_bytes
-        self._min_a = min_a
-        self._heap: list[_Path] = []
-        self._pushed = 0
+        self._min_q = min_q
+        self._left = MOST_ASKED
 
-    def run(self, a: float, max_bytes: int) -> list[TextGuess]:
-        """Texts from a place that is reached with probability `a`, the likeliest first, until they hold about
-        `max_bytes` bytes (what they begin with in common counted once for each)."""
-        guesses: list[TextGuess] = []
-        self._push((), a)
-        found = 0
-        for _ in range(MOST_EXPANSIONS):
-            if not self._heap or found >= max_bytes:
-                break
-            path = heappop(self._heap)
-            guess = self._expand(path)
-            if guess is not None and guess.runs:
-                guesses.append(guess)
-                found += sum(len(run.text) for run in guess.runs[len(path.runs) - 1 :])
-        guesses.extend(TextGuess(path.runs, True) for path in sorted(self._heap)[:MOST_LEFT_OVER] if path.runs)
-        return guesses
+    def certain(self, spot: Spot, most_bytes: int) -> bytes:
+        """The text that must come at a place: `most_bytes` of it or, where so much is known, more."""
+        if not spot.place.certain:
+            return b""
+        self._known(spot, most_bytes)
+        return _known_text(spot, _LONGEST)
 
-    def _push(self, runs: tuple[Run, ...], a: float) -> None:
-        if a >= self._min_a:
-            heappush(self._heap, _Path(-a, self._pushed, runs))
-            self._pushed += 1
+    def _known(self, spot: Spot, most_bytes: int) -> bytes:
+        """What is known of the text at a place before it splits."""
+        node, offset = spot.place
+        while len(node.text) - offset < most_bytes and not node.asked and self._left:
+            self._ask(node, spot.top, offset + most_bytes)
+        return _known_text(spot, most_bytes)
 
-    def _expand(self, path: _Path) -> TextGuess | None:
-        """Follow `path` to where it ends. None where it splits into others, which were pushed."""
-        cursor = self._cursor
-        runs, text = list(path.runs), b"".join(run.text for run in path.runs)
-        steps = 0
-        if text:
-            if not cursor.accept_bytes(text):
-                return None
-            steps = 1
+    def paths(self, spot: Spot, most_bytes: int, reached: float, least: float) -> list[TextPath]:
+        """The likeliest texts from a place on.
+
+        Args:
+            spot: the place.
+            most_bytes: of each; fewer where no more is known.
+            reached: P(the output comes to the place).
+            least: texts that are less likely than this, coming to the place included, are left out.
+        """
+        known = self._known(spot, most_bytes) if reached >= LEAST_ASKED else _known_text(spot, most_bytes)
+        first = TextPath(known, 1.0 if spot.place.certain else Q_GOES_ON, (spot.place.node,))
+        if len(known) >= most_bytes:
+            return [first]
+        pending = [(-first.q, 0, first)]
+        found: list[TextPath] = []
+        pushed = 0
+        while pending and len(found) < MOST_PATHS:
+            path = heappop(pending)[2]
+            text, q, nodes = path
+            ended = True
+            if len(text) < most_bytes:
+                for child in nodes[-1].children:
+                    a = reached * q * child.q
+                    if a >= least:
+                        if a >= LEAST_ASKED:
+                            self._look_beyond(child, spot.top, most_bytes - len(text))
+                        pushed += 1
+                        longer = TextPath(text + child.text, q * child.q, (*nodes, child))
+                        heappush(pending, (-longer.q, pushed, longer))
+                        ended = False
+            if ended and text:
+                found.append(path)
+        return found
+
+    def _look_beyond(self, node: TextNode, top: Top, short: int) -> None:
+        """See that `short` bytes are known from the beginning of `node`, or what comes after it."""
+        while len(node.text) < short and not node.asked and not node.lone and self._left:
+            self._ask(node, top, short)
+
+    def forced_tokens(self, path: Sequence[int]) -> Sequence[int]:
+        """The tokens the grammar forces after `path`, which follows what is committed."""
+        cursor, steps = self.cursor, 0
+        if not cursor.settles_tokens or not self._left:
+            return ()
+        self._left -= 1
         try:
-            while len(text) < self._max_bytes and len(runs) < _MAX_RUNS:
-                more = cursor.forced()
-                if not more:
-                    if _free(cursor):
-                        self._push_end(tuple(runs), -path.cost)
-                        return TextGuess(tuple(runs), True)
-                    ways = cursor.ways()
-                    if len(ways.bytes) != 1 or ways.end:
-                        return self._branch(tuple(runs), text, ways, -path.cost)
-                    more = ways.bytes
-                if not cursor.accept_bytes(more):
-                    break
+            for token in path:
+                if not cursor.accept(token):
+                    return ()
                 steps += 1
-                text += more
-                runs.append(Run(more, 1.0, True))
-            return TextGuess(tuple(runs), True)
+            return cursor.forced_tokens()
         finally:
             cursor.rollback(steps)
 
-    def _branch(self, runs: tuple[Run, ...], text: bytes, ways: Ways, a: float) -> TextGuess | None:
-        """Push what may follow `runs`; a guess where nothing is worth pushing, or a free value begins or goes on."""
-        solid = _without_optional_space(ways.bytes)
-        if len(solid) > FEW_WAYS:
-            self._push_end(runs, a)
-            return TextGuess(runs, True)
-        share, pushed = 1.0 - Q_OUTPUT_ENDS if ways.end else 1.0, self._pushed
-        if len(solid) < len(ways.bytes):
-            in_space = text[-1:] in (b" ", b"\n", b"\t", b"\r")
-            share *= Q_AFTER_SPACE if in_space else self._push_spaces(runs, text, solid, a)
-        self._push_ways(runs, solid, a, share)
-        return None if self._pushed > pushed else TextGuess(runs, bool(ways.bytes))
+    def _ask(self, node: TextNode, top: Top, short: int) -> None:
+        """Learn what follows `node`: more of its own text, until that has `short` bytes, or its children."""
+        self._left -= 1
+        before = text_before(node, top)
+        cursor, steps = self.cursor, 0
+        try:
+            if before:
+                if not cursor.accept_bytes(before):  # the trie is of another course: nothing can follow
+                    node.asked = True
+                    return
+                steps = 1
+            while forced := cursor.forced()[:_LONGEST]:
+                node.text += forced
+                if len(node.text) >= short:
+                    return
+                before += forced
+                if not cursor.accept_bytes(forced):
+                    return
+                steps += 1
+            self._branch(node, before)
+        finally:
+            cursor.rollback(steps)
 
-    def _push_end(self, runs: tuple[Run, ...], a: float) -> None:
-        """A value that could end: offer the end that leads to something forced."""
+    def _branch(self, node: TextNode, before: bytes) -> None:
+        """What follows is not forced: put down the ways on."""
+        node.asked = True
+        if not _free(self.cursor):
+            ways = self.cursor.ways()
+            solid = _without_optional_space(ways.bytes)
+            if len(solid) <= FEW_WAYS:
+                self._put_ways(node, before, ways, solid)
+                return
+        node.free = True
         for end in ENDS:
             if self._leads_on(end):
-                self._push((*runs, Run(end, Q_END, False)), a * Q_END)
+                self._put(node, end, Q_END)
                 return
 
     def _leads_on(self, text: bytes) -> bool:
-        cursor = self._cursor
+        cursor = self.cursor
         if not cursor.accept_bytes(text):
             return False
-        forced = cursor.forced()
-        leads = bool(forced) or (not _free(cursor) and len(_without_optional_space(cursor.ways().bytes)) <= FEW_WAYS)
-        cursor.rollback(1)
-        return leads
+        try:
+            if cursor.forced():
+                return True
+            return not _free(cursor) and len(_without_optional_space(cursor.ways().bytes)) <= FEW_WAYS
+        finally:
+            cursor.rollback(1)
 
-    def _push_spaces(self, runs: tuple[Run, ...], text: bytes, solid: bytes, a: float) -> float:
-        """Offer the white space the style expects; returns P(there is none)."""
-        closing = bool(solid) and all(byte in b"}]" for byte in solid)
-        none = 1.0 - Q_AFTER_SPACE
-        for space in self._style.spaces(self._before + text, closing):
-            if space.text:
-                self._push((*runs, Run(space.text, space.q, False)), a * space.q)
-            else:
-                none = space.q
-        return none
-
-    def _push_ways(self, runs: tuple[Run, ...], solid: bytes, a: float, share: float) -> None:
+    def _put_ways(self, node: TextNode, before: bytes, ways: Ways, solid: bytes) -> None:
+        """A few ways on. Where white space is optional, it depends on whether a closing bracket comes after it."""
         weights = _weights(solid)
-        total = sum(weights)
-        for byte, weight in zip(solid, weights, strict=True):
-            q = share * weight / total
-            self._push((*runs, Run(bytes((byte,)), q, False)), a * q)
+        spaced: dict[bytes, _Then] = {}
+        if len(solid) < len(ways.bytes):
+            place = self._place(node, before)
+            others = solid.translate(None, CLOSING)
+            for group in (others, solid.translate(None, others)):
+                if group:
+                    self._take_spaces(place, group, weights, spaced)
+        total = sum(weights.values()) + sum([then.weight for then in spaced.values()])
+        share = (1.0 - Q_OUTPUT_ENDS if ways.end else 1.0) / max(total, 1e-9)
+        lone = DIGITS if len(solid) >= len(DIGITS) else b""
+        for byte, weight in weights.items():
+            self._put(node, bytes((byte,)), weight * share, byte in lone)
+        for text, then in spaced.items():
+            self._put_space(node, text, then, share)
+
+    def _place(self, node: TextNode, before: bytes) -> StylePlace:
+        """Where the white space style stands after `node`."""
+        before_it = None if node.parent is None else node.parent.style
+        place = self._style.after(before) if before_it is None else before_it.after(node.text)
+        node.style = place
+        return place
+
+    def _take_spaces(
+        self, place: StylePlace, group: bytes, weights: dict[int, float], spaced: dict[bytes, _Then]
+    ) -> None:
+        """Add to `spaced` the white space the style expects before one of `group`, with its part of their weights, from
+        which it is taken."""
+        weight, none = sum([weights[byte] for byte in group]), Q_UNEXPECTED
+        for text, q in self._style.spaces(place, group[0] in CLOSING):
+            if text:
+                before = spaced.get(text, _NOTHING)
+                spaced[text] = _Then(before.weight + weight * q, before.bytes + group)
+            else:
+                none = q
+        for byte in group:
+            weights[byte] *= none
+
+    def _put_space(self, node: TextNode, text: bytes, then: _Then, share: float) -> None:
+        """Optional white space, and what may come after it where that is one thing."""
+        space = self._put(node, text, then.weight * share)
+        if space is None or len(then.bytes) > 1 or len(space.text) > len(text):
+            return
+        if self.cursor.accept_bytes(text):
+            try:
+                space.asked = _allows(self.cursor, then.bytes)
+                if space.asked:
+                    self._put(space, then.bytes, 1.0)
+            finally:
+                self.cursor.rollback(1)
+
+    def _put(self, parent: TextNode, text: bytes, q: float, lone: bool = False) -> TextNode | None:
+        """Put down a child that is likely enough and allowed (a single byte is), with what is certain after it where it
+        is likely; the cursor is before it."""
+        if q < self._min_q:
+            return None
+        node = TextNode(text, q, parent, lone)
+        likely = q >= Q_RUN_ON and not lone
+        if likely or len(text) > 1:
+            cursor = self.cursor
+            if not cursor.accept_bytes(text):
+                return None
+            try:
+                if likely:
+                    node.text += cursor.forced()[:_LONGEST]
+            finally:
+                cursor.rollback(1)
+        parent.children += (node,)
+        return node
 
 
-def certain_text(cursor: ConstraintCursor, most_bytes: int) -> bytes:
-    """The text that must come next, about as far as `most_bytes`; the cursor is where it was again."""
-    text, steps = b"", 0
-    while len(text) < most_bytes:
-        more = cursor.forced()
-        if not more:
-            if _free(cursor):
-                break
-            ways = cursor.ways()
-            if len(ways.bytes) != 1 or ways.end:
-                break
-            more = ways.bytes
-        if not cursor.accept_bytes(more):
-            break
-        steps += 1
-        text += more
-    cursor.rollback(steps)
-    return text
+def _known_text(spot: Spot, most_bytes: int) -> bytes:
+    node, offset = spot.place
+    return node.text[offset : offset + most_bytes]
+
+
+class _Then(NamedTuple):
+    """How likely some optional white space is, and what may come after it."""
+
+    weight: float
+    bytes: bytes
+
+
+_NOTHING = _Then(0.0, b"")
 
 
 def _free(cursor: ConstraintCursor) -> bool:
@@ -230,22 +277,17 @@ def _allows(cursor: ConstraintCursor, text: bytes) -> bool:
 
 def _without_optional_space(ways: bytes) -> bytes:
     """The ways without white space, where any kind of it may stand, as between JSON's tokens; else all of them."""
-    solid = bytes(byte for byte in ways if byte not in SPACES)
+    solid = ways.translate(None, SPACES)
     return solid if len(ways) - len(solid) >= ANY_SPACE else ways
 
 
-def _weights(ways: bytes) -> list[float]:
+def _weights(ways: bytes) -> dict[int, float]:
     """How likely each of a few bytes is. The ten digits together count as one way."""
-    numeric = sum(byte in DIGITS for byte in ways) == len(DIGITS)
-    if not numeric:
-        return [1.0] * len(ways)
-    ends = sum(byte not in DIGITS and byte not in _RARE_IN_NUMBERS for byte in ways)
-    weights = []
-    for byte in ways:
-        if byte in DIGITS:
-            weights.append((1.0 - Q_NUMBER_ENDS if ends else 1.0) / len(DIGITS))
-        elif byte in _RARE_IN_NUMBERS:
-            weights.append(0.04)
-        else:
-            weights.append(Q_NUMBER_ENDS / ends)
+    if len(ways) < len(DIGITS) or len(ways.translate(None, DIGITS)) != len(ways) - len(DIGITS):
+        return dict.fromkeys(ways, 1.0)
+    ends = len(ways.translate(None, DIGITS + _RARE_IN_NUMBERS))
+    digit = (1.0 - Q_NUMBER_ENDS if ends else 1.0) / len(DIGITS)
+    weights = dict.fromkeys(ways, Q_NUMBER_ENDS / ends if ends else 0.0)
+    weights.update(dict.fromkeys(ways.translate(None, ways.translate(None, DIGITS)), digit))
+    weights.update((byte, _RARE) for byte in ways if byte in _RARE_IN_NUMBERS)
     return weights

@@ -1,4 +1,4 @@
-"""The texts a grammar allows from some place on, as far as they were asked for, with what they begin with in common held
+"""The texts a grammar allows from some place on, as far as they were asked for; what they begin with in common is held
 once. Kept from round to round; the constraint drafter lays tokens along it.
 
     {"name": "   ── 0.5 ── calc_ ── 0.5 ── area", "arguments": {
@@ -8,8 +8,14 @@ once. Kept from round to round; the constraint drafter lays tokens along it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
+
+from sgl_spec.drafting.space_style import StylePlace
+
+# So many tries are kept of one output.
+MOST_TOPS = 16
+# P(guessed white space that has begun goes on as guessed).
+Q_GOES_ON = 0.9
 
 
 class TextNode:
@@ -17,20 +23,24 @@ class TextNode:
 
     Attributes:
         text: the stretch; what is not known yet may be added at its end.
-        q: P(the output goes on with its first byte | it came here); the rest of the stretch is then certain.
+        q: P(the output goes on with its first bytes, `guessed` of them | it came here); the rest is then certain.
+        guessed: 0 at a top, 1 for one of several ways on, all of the white space for one that is guessed.
         parent: the node before it; None at a top.
         children: what may follow; distinct texts.
         asked: whether `children` says what follows. Until then nothing is known of it.
         free: a value of the model's own begins or goes on after the text; `children` is only how it might end.
         lone: what follows the text hardly changes the token it is written in (a digit).
+        style: where the white space style stands after the text, if that was asked.
     """
 
-    __slots__ = ("asked", "children", "free", "lone", "parent", "q", "text")
+    __slots__ = ("asked", "children", "free", "guessed", "lone", "parent", "q", "style", "text")
 
     def __init__(self, text: bytes, q: float, parent: TextNode | None = None, lone: bool = False) -> None:
         self.text, self.q, self.parent, self.lone = text, q, parent, lone
+        self.guessed = len(text)
         self.children: tuple[TextNode, ...] = ()
         self.asked = self.free = False
+        self.style: StylePlace | None = None
 
 
 class TextPlace(NamedTuple):
@@ -38,6 +48,11 @@ class TextPlace(NamedTuple):
 
     node: TextNode
     offset: int
+
+    @property
+    def certain(self) -> bool:
+        """Whether the text of the node from here on is certain."""
+        return self.offset >= self.node.guessed
 
 
 class Top(NamedTuple):
@@ -87,17 +102,6 @@ def advance(place: TextPlace, path: TextPath, length: int) -> TextPlace:
     raise AssertionError("a token is no longer than the text it was read from")
 
 
-def chance(place: TextPlace, path: TextPath, length: int) -> float:
-    """P(the output goes on with the first `length` bytes of `path`, which begins at `place`)."""
-    q, end = 1.0, len(place.node.text) - place.offset
-    for node in path.nodes[1:]:
-        if end >= length:
-            break
-        q *= node.q
-        end += len(node.text)
-    return q
-
-
 def text_before(node: TextNode, top: Top) -> bytes:
     """The text from the end of what is committed up to the end of `node`, which is below `top`."""
     start, offset = top.place
@@ -108,37 +112,55 @@ def text_before(node: TextNode, top: Top) -> bytes:
     return top.before + node.text[offset:] + b"".join(reversed(parts))
 
 
+class Spot(NamedTuple):
+    """A place and the trie it is in."""
+
+    top: Top
+    place: TextPlace
+
+
 class KnownTexts:
     """What is known of one output's further course: the texts from a few places on, named by the text up to there."""
 
     def __init__(self) -> None:
         self._tops: dict[bytes, TextPlace] = {}
 
-    def __iter__(self) -> Iterator[Top]:
-        return (Top(before, place) for before, place in self._tops.items())
+    def __len__(self) -> int:
+        return len(self._tops)
 
     def clear(self) -> None:
         self._tops.clear()
 
-    def top(self, before: bytes) -> Top:
-        """The trie that holds the place after `before`: a new one, of which nothing is known, where none does."""
-        for top in self:
-            if before.startswith(top.before) and find(top.place, before[len(top.before) :]) is not None:
-                return top
+    def spot(self, before: bytes) -> Spot:
+        """The place after `before`; in a new trie, of which nothing is known, where none holds it."""
+        for known, place in self._tops.items():
+            found = find(place, before[len(known) :]) if before.startswith(known) else None
+            if found is not None:
+                return Spot(Top(known, place), found)
+        if len(self._tops) >= MOST_TOPS:
+            self._tops.pop(next(iter(self._tops)))
         place = self._tops[before] = TextPlace(TextNode(b"", 1.0), 0)
-        return Top(before, place)
+        return Spot(Top(before, place), place)
+
+    def certain(self, before: bytes) -> bytes | None:
+        """The text that must come right after `before`, empty where it splits there; None where that is not known."""
+        place = self._tops.get(before)
+        if place is None or not place.certain:
+            return None
+        certain = place.node.text[place.offset :]
+        return certain if certain or place.node.asked else None
 
     def commit(self, text: bytes) -> None:
         """`text` was committed: what is known of other courses is forgotten."""
-        tops = list(self)
-        self._tops.clear()
-        for top in tops:
-            if top.before.startswith(text):
-                self._put(top.before[len(text) :], top.place)
-            elif text.startswith(top.before):
-                place = find(top.place, text[len(top.before) :])
-                if place is not None:
-                    self._put(b"", place)
+        tops = self._tops
+        self._tops = {}
+        for before, place in tops.items():
+            if before.startswith(text):
+                self._put(before[len(text) :], place)
+            elif text.startswith(before):
+                found = find(place, text[len(before) :])
+                if found is not None:
+                    self._put(b"", found)
 
     def _put(self, before: bytes, place: TextPlace) -> None:
         if before not in self._tops:

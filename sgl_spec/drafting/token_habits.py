@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cache
 from math import exp, log
 from typing import NamedTuple
 
@@ -64,6 +65,11 @@ class Stretch(NamedTuple):
     before: int
     text: bytes
 
+    @staticmethod
+    def at(tail: tuple[int, ...], certain: bytes) -> Stretch:
+        """Where `certain` follows the tokens `tail`."""
+        return Stretch(tail[-1] if tail else -1, certain[:KEY_BYTES])
+
 
 Choices = OrderedDict[Stretch, "Choice"]
 
@@ -105,14 +111,14 @@ class TokenHabits:
         self._slots.move_to_end(key)
         return found
 
-    def ways(self, habits: RequestHabits, stretch: Stretch, own: int, others: Sequence[Spelled]) -> list[Way]:
+    def ways(self, habits: RequestHabits, stretch: Stretch, own: int, others: Sequence[Way]) -> list[Way]:
         """The likeliest ways to begin a certain text.
 
         Args:
             habits: of the request.
             stretch: the place.
             own: the tokenizer's own token there.
-            others: further tokens that begin the text.
+            others: further tokens that begin the text, as `shares` has them.
         """
         choice = habits.choice(stretch)
         if choice is not None:
@@ -120,12 +126,7 @@ class TokenHabits:
             rest = [own] if choice.token != own else []
             return [Way(choice.token, 1.0 - doubt), *(Way(token, doubt / 2) for token in rest)]
         q = self.own_way(habits, own)
-        weights = sorted(((_weight(other), other.token) for other in others if other.token != own), reverse=True)
-        total = sum(weight for weight, _ in weights)
-        if not weights:
-            return [Way(own, q)]
-        best = [Way(token, (1.0 - q) * weight / total) for weight, token in weights[: MOST_WAYS - 1]]
-        return [Way(own, q), *best]
+        return [Way(own, q), *(Way(token, (1.0 - q) * share) for token, share in others)]
 
     def own_way(self, habits: RequestHabits, own: int) -> float:
         """P(the tokenizer's own token is chosen)."""
@@ -142,9 +143,27 @@ class TokenHabits:
             if choices is not None:
                 known = choices.get(stretch)
                 choices[stretch] = Choice(chosen, known.times + 1 if known and known.token == chosen else 1)
+                choices.move_to_end(stretch)
                 if len(choices) > MOST_STRETCHES:
                     choices.popitem(last=False)
 
 
+def shares(own: int, spelled: Sequence[Spelled]) -> tuple[Way, ...]:
+    """The likeliest tokens beside `own` that begin a certain text, and P(it is that one | it is not `own`).
+
+    Args:
+        own: the tokenizer's own token.
+        spelled: all tokens that begin the text.
+    """
+    weights = sorted(((_weight(other), other.token) for other in spelled if other.token != own), reverse=True)
+    total = sum(weight for weight, _ in weights)
+    return tuple(Way(token, weight / total) for weight, token in weights[: MOST_WAYS - 1])
+
+
+@cache
+def _weight_of_id(token: int) -> float:
+    return exp(_ID * log(token + 100))
+
+
 def _weight(spelled: Spelled) -> float:
-    return exp(_ID * log(spelled.token + 100) + _LENGTH * spelled.length + _ONE_BYTE * (spelled.length == 1))
+    return exp(_LENGTH * spelled.length + _ONE_BYTE * (spelled.length == 1)) * _weight_of_id(spelled.token)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
-
-from sgl_spec.drafting.text_codec import TextCodec
 
 
 class Spelled(NamedTuple):
@@ -16,23 +15,29 @@ class Spelled(NamedTuple):
 
 
 class Vocabulary:
-    """The texts of all tokens, for questions about beginnings. Of tokens with equal texts the first counts.
+    """The texts of all tokens, for questions about beginnings.
 
     Args:
-        codec: gives the tokens' texts.
-        size: token ids are 0 to size - 1.
+        texts: of token ids 0 on, as a grammar's mask takes them, so also of special tokens where a grammar might take
+            one for its text; empty for ids that no mask allows as text.
     """
 
-    def __init__(self, codec: TextCodec, size: int) -> None:
-        self._tokens: dict[bytes, int] = {}
-        for token in range(size):
-            self._tokens.setdefault(codec.token_bytes(token), token)
-        self._tokens.pop(b"", None)
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self._texts = texts
+        self._tokens = {text: token for token, text in enumerate(texts) if text}
+        self._twins: set[bytes] = set()
+        if len(self._tokens) < len(texts):
+            self._twins = {text for token, text in enumerate(texts) if text and self._tokens[text] != token}
         self._sorted = sorted(self._tokens)
         self._longest = max(map(len, self._sorted), default=0)
 
+    def text(self, token: int) -> bytes:
+        """What a mask takes `token` for; empty for what is no text."""
+        return self._texts[token] if 0 <= token < len(self._texts) else b""
+
     def beginnings(self, text: bytes) -> list[Spelled]:
-        """The tokens that `text` could begin with, the shortest first."""
+        """The tokens that `text` could begin with, the shortest first. Of several that are the same text only the last
+        (before it come the single bytes that a tokenizer falls back to)."""
         known = self._tokens
         ends = range(1, min(len(text), self._longest) + 1)
         return [Spelled(known[text[:end]], end) for end in ends if text[:end] in known]
@@ -45,4 +50,8 @@ class Vocabulary:
     def only_one_token(self, text: bytes) -> bool:
         """Whether a model that must write `text`, and is then free, has exactly one token to begin with: no other
         token is a beginning of the text, and none goes on beyond it."""
-        return len(self.beginnings(text)) == 1 and not self.goes_beyond(text)
+        return self.only_one_of(self.beginnings(text), text)
+
+    def only_one_of(self, beginnings: Sequence[Spelled], text: bytes) -> bool:
+        """The same, given `beginnings(text)`."""
+        return len(beginnings) == 1 and text[: beginnings[0].length] not in self._twins and not self.goes_beyond(text)

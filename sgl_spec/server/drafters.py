@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.budget import DraftBudget
@@ -16,6 +17,7 @@ from sgl_spec.drafting.memory_key import slot_key
 from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.predict_drafter import PredictDrafter
 from sgl_spec.drafting.template_drafter import TemplateDrafter
+from sgl_spec.errors import ConfigError
 from sgl_spec.server.codec import ServerCodec
 
 _LEAST_A = 1e-6
@@ -46,7 +48,28 @@ def make_drafting(config: SpecConfig, codec: ServerCodec | None, width: int, mem
         drafters.append(MemoryDrafter(memory, min_a))
     if codec is not None:
         drafters += [TemplateDrafter(codec, past_outputs, min_a), PredictDrafter(codec, min_a)]
+    drafters += [load_drafter(name) for name in config.drafters]
     refiner = None if codec is None else ConstraintDrafter(codec, codec.vocabulary, past_outputs, slot_of, min_a)
     budget = DraftBudget(max_drafts=max(width - 1, 0), min_gain=config.min_gain)
     vocab_size = None if codec is None else codec.vocab_size
     return Drafting(DraftPlanner(drafters, budget, vocab_size=vocab_size, refiner=refiner), memory)
+
+
+def load_drafter(name: str) -> Drafter:
+    """A drafter of the user's own, from `module:Class`.
+
+    Raises:
+        ConfigError: it cannot be imported or made, or lacks a drafter's methods; the message says which.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        drafter = getattr(importlib.import_module(module), attribute)()
+    except Exception as error:  # whatever a user's module does while it is imported
+        raise ConfigError(f"drafters: {name!r} cannot be made: {type(error).__name__}: {error}") from error
+    wanted = ("origin", "start", "propose", "observe", "finish", "notes", "stop")
+    missing = [method for method in wanted if not hasattr(drafter, method)]
+    if missing:
+        raise ConfigError(
+            f"drafters: {name!r} has no {', '.join(missing)}; name sgl_spec.drafting.drafter.Drafter as its base"
+        )
+    return cast(Drafter, drafter)

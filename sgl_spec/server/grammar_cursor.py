@@ -6,6 +6,7 @@ made for the round and thrown away: whatever drafting does with it, the request'
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sglang.srt.constrained.reasoner_grammar_backend import ReasonerGrammarObjec
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammar
 
 from sgl_spec.drafting.constraint import ConstraintCursor, Ways
-from sgl_spec.server.codec import ServerCodec
+from sgl_spec.server.codec import MaskBits, ServerCodec
 
 
 class RequestGrammar:
@@ -23,6 +24,7 @@ class RequestGrammar:
     def __init__(self, req: Any, codec: ServerCodec) -> None:
         self._req = req
         self._codec = codec
+        self._no_text: MaskBits | None = None
 
     def cursor(self) -> ConstraintCursor | None:
         grammar = self._req.grammar
@@ -31,47 +33,74 @@ class RequestGrammar:
         if grammar is None or grammar.is_terminated():
             return None
         if isinstance(grammar, XGrammarGrammar):
-            return XGrammarCursor(grammar, self._codec)
+            if self._no_text is None:
+                self._no_text = self._codec.no_text(grammar.matcher.stop_token_ids)
+            return XGrammarCursor(grammar, self._codec, self._no_text)
         if isinstance(grammar, GuidanceGrammar):
             return GuidanceCursor(grammar, self._codec)
         return None  # a backend of somebody else's: its requests are drafted for as if unconstrained
 
 
 class XGrammarCursor:
-    """A copy of an xgrammar matcher."""
+    """A copy of an xgrammar matcher.
 
-    def __init__(self, grammar: XGrammarGrammar, codec: ServerCodec) -> None:
+    Args:
+        grammar: the request's.
+        codec: of its tokens.
+        no_text: the tokens that are no text (special, or they end the output).
+    """
+
+    settles_tokens = False
+
+    def __init__(self, grammar: XGrammarGrammar, codec: ServerCodec, no_text: MaskBits) -> None:
         self._matcher = grammar.matcher.fork()
         self._mask = codec.scratch_mask
         self._masked = codec.masked_bytes
+        self._no_text = no_text
+        self._ended = False  # an ending can only be accepted as a token
 
     def accept(self, token: int) -> bool:
-        return bool(not self._matcher.is_terminated() and self._matcher.accept_token(token))
+        if self._ended or not self._matcher.accept_token(token):
+            return False
+        self._ended = self._matcher.is_terminated()
+        return True
 
     def accept_bytes(self, text: bytes) -> bool:
-        return bool(not self._matcher.is_terminated() and self._matcher.accept_string(text))
+        return not self._ended and bool(self._matcher.accept_string(text))
 
     def rollback(self, steps: int) -> None:
         if steps:
             self._matcher.rollback(steps)
+            self._ended = False
 
     def forced(self) -> bytes:
-        if self._matcher.is_terminated():
+        if self._ended:
             return b""
-        return self._matcher.find_jump_forward_string().encode()
+        try:
+            return self._matcher.find_jump_forward_string().encode()
+        except UnicodeDecodeError as error:  # it stops, or we are, inside a character
+            return error.object
+
+    def forced_tokens(self) -> Sequence[int]:
+        return ()
 
     def ways(self) -> Ways:
-        if self._matcher.is_terminated():
+        if self._ended:
             return Ways(b"", True)
         self._mask.fill(-1)
         self._matcher.fill_next_token_bitmask(self._mask)
         mask = self._mask[0]
-        end = any(int(mask[token >> 5]) >> (token & 31) & 1 for token in self._matcher.stop_token_ids)
-        return Ways(self._masked.read(mask), end)
+        return Ways(self._masked.read(mask), bool(self._no_text.set_in(mask).any()))
 
 
 class GuidanceCursor:
-    """A copy of an llguidance matcher. It goes by tokens, so a text is accepted as tokens of one byte each."""
+    """A copy of an llguidance matcher. It goes by tokens, so a text is accepted as tokens of one byte each.
+
+    Where a text is forced, llguidance's mask leaves only the tokens its tokenizer would write it in, though its matcher
+    would take others.
+    """
+
+    settles_tokens = True
 
     def __init__(self, grammar: GuidanceGrammar, codec: ServerCodec) -> None:
         self._matcher = grammar.ll_matcher.deep_copy()
@@ -80,6 +109,10 @@ class GuidanceCursor:
         self._steps: list[int] = []
 
     def accept(self, token: int) -> bool:
+        if self._matcher.compute_ff_bytes():
+            forced = self._matcher.compute_ff_tokens()
+            if forced and forced[0] != token:
+                return False
         return self._consume([token])
 
     def accept_bytes(self, text: bytes) -> bool:
@@ -105,8 +138,14 @@ class GuidanceCursor:
     def forced(self) -> bytes:
         return b"" if self._matcher.is_stopped() else bytes(self._matcher.compute_ff_bytes())
 
+    def forced_tokens(self) -> Sequence[int]:
+        return () if self._matcher.is_stopped() else self._matcher.compute_ff_tokens()
+
     def ways(self) -> Ways:
         if self._matcher.is_stopped():
             return Ways(b"", True)
+        forced = self.forced()
+        if forced:  # the mask there is that of one token
+            return Ways(forced[:1], False)
         mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
         return Ways(self._masked.read(mask), bool(self._matcher.is_accepting()))

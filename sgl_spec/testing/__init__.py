@@ -3,6 +3,8 @@
     fake_target       a deterministic target over a small vocabulary
     generation        plain decoding and decoding in rounds, over that target
     hostile_drafters  drafters that must not change a single token
+    fake_grammar      grammars over bytes, whose masks can be looked at
+    fake_codec        a tokenizer of single bytes and some words
 
 Shipped with the package so that whoever writes a drafter can test it: see `generation.decode_in_rounds`.
 """

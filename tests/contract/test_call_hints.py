@@ -38,7 +38,9 @@ def chat(s, word):
 
 @sgl.function
 def schema_only(s, word):
-    s += f'Make calls.\nCall: {{"word": "hot"}}\nCall: {{"word": "big"}}\n{word}\nCall:' + sgl.gen("call", json_schema=SCHEMA)
+    s += f'Make calls.\nCall: {{"word": "hot"}}\nCall: {{"word": "big"}}\n{word}\nCall:' + sgl.gen(
+        "call", json_schema=SCHEMA
+    )
 
 
 @sgl.function

@@ -168,7 +168,7 @@ def test_examples_are_pieces_of_the_prompt_without_their_end(prompt: str, before
     found = find_examples(prompt + before, before, after, [stop], limit=5, max_chars=12)
     assert sum(map(len, found)) <= 12
     assert len(found) <= 5
-    for example in found:
-        assert example in prompt
-        assert example.strip()
-        assert not stop or stop not in example
+    for shown in found:
+        assert shown in prompt
+        assert shown.strip()
+        assert not stop or stop not in shown

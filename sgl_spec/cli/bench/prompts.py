@@ -50,14 +50,17 @@ def react_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
     """Steps of ReAct agents (Yao et al., arXiv 2210.03629): the trace up to a step, which the model then writes.
 
     The prompt is SGLang's benchmark/react form: examples, the question, earlier steps, "Thought i:". The model writes
-    the thought and the action; the observation is the tool's, so there it stops.
+    the thought and the action; the observation is the tool's, so there it stops. All steps are one slot, as an agent's
+    loop would name it.
     """
     traces = [_react_trace(row) for row in read_rows(data / REACT_FILE)]
     examples = "\n".join(_render_trace(trace, len(trace.steps)) for trace in traces[:REACT_EXAMPLES])
     for number, trace in enumerate(traces[REACT_EXAMPLES:], REACT_EXAMPLES):
         for step in range(len(trace.steps)):
             text = f"{examples}\n{_render_trace(trace, step)}Thought {step + 1}:"
-            yield Prompt(f"react-{number}-{step + 1}", text, stop=("\nObservation", "\nQuestion:"))
+            yield Prompt(
+                f"react-{number}-{step + 1}", text, stop=("\nObservation", "\nQuestion:"), program="react", slot="step"
+            )
 
 
 def chat_prompts(data: Path, chat: Chat) -> Iterator[Prompt]:
