@@ -46,9 +46,9 @@ class ConstraintCursor(Protocol):
         """The text that must come next: as far as no other byte is possible, nor an end. It may stop inside a
         character, and it may be only the beginning of what must come."""
 
-    def forced_tokens(self) -> Sequence[int]:
-        """Tokens of which each is the only one the mask allows after those before it; empty unless `settles_tokens`,
-        and where the tokens at the end of what is forced depend on what follows."""
+    def forced_tokens(self, after: Sequence[int]) -> Sequence[int]:
+        """Tokens that come after `after`, which the mask allows, each the only one it allows there. Empty unless
+        `settles_tokens`, and where the tokens at the end of what is forced depend on what follows. Moves nothing."""
 
     def ways(self) -> Ways:
         """How the output may go on."""

@@ -155,11 +155,12 @@ class DraftPlanner:
         refiner = self._refiner
         assert refiner is not None
         tree = DraftTree(root_token)
-        for chain in self._chains(rid, max_drafts, asked):
+        chains = list(self._chains(rid, max_drafts, asked))
+        asked.append(refiner)  # at fault from here on
+        for chain in chains:
             possible = refiner.cut(rid, chain.tokens)
             if possible:
                 tree.graft(Chain(chain.tokens[:possible], chain.q[:possible], chain.origin))
-        asked.append(refiner)
         if self._known[rid].hint.allows(refiner.origin):
             refiner.extend(rid, tree, max_drafts)
         return tree

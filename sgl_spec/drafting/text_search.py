@@ -112,19 +112,11 @@ class TextSearch:
             self._ask(node, top, short)
 
     def forced_tokens(self, path: Sequence[int]) -> Sequence[int]:
-        """The tokens the grammar forces after `path`, which follows what is committed."""
-        cursor, steps = self.cursor, 0
-        if not cursor.settles_tokens or not self._left:
+        """The tokens the grammar forces after `path`, which follows what is committed and was drafted."""
+        if not self.cursor.settles_tokens or not self._left:
             return ()
         self._left -= 1
-        try:
-            for token in path:
-                if not cursor.accept(token):
-                    return ()
-                steps += 1
-            return cursor.forced_tokens()
-        finally:
-            cursor.rollback(steps)
+        return self.cursor.forced_tokens(path)
 
     def _ask(self, node: TextNode, top: Top, short: int) -> None:
         """Learn what follows `node`: more of its own text, until that has `short` bytes, or its children."""

@@ -81,7 +81,7 @@ class XGrammarCursor:
         except UnicodeDecodeError as error:  # it stops, or we are, inside a character
             return error.object
 
-    def forced_tokens(self) -> Sequence[int]:
+    def forced_tokens(self, after: Sequence[int]) -> Sequence[int]:
         return ()
 
     def ways(self) -> Ways:
@@ -107,13 +107,20 @@ class GuidanceCursor:
         self._token_of = codec.token_of_byte
         self._masked = codec.masked_bytes
         self._steps: list[int] = []
+        self._coming: list[int] = []  # forced tokens that are known; there may be others when this is empty
 
     def accept(self, token: int) -> bool:
-        if self._matcher.compute_ff_bytes():
-            forced = self._matcher.compute_ff_tokens()
-            if forced and forced[0] != token:
-                return False
-        return self._consume([token])
+        forced = self._coming or self._forced_tokens()
+        if forced and forced[0] != token:
+            return False
+        if not self._consume([token]):
+            return False
+        self._coming = forced[1:]
+        return True
+
+    def _forced_tokens(self) -> list[int]:
+        matcher = self._matcher
+        return matcher.compute_ff_tokens() if not matcher.is_stopped() and matcher.compute_ff_bytes() else []
 
     def accept_bytes(self, text: bytes) -> bool:
         tokens = [self._token_of.get(byte) for byte in text]
@@ -128,18 +135,25 @@ class GuidanceCursor:
             matcher.rollback(taken)
             return False
         self._steps.append(taken)
+        self._coming = []
         return True
 
     def rollback(self, steps: int) -> None:
         if steps:
             self._matcher.rollback(sum(self._steps[-steps:]))
             del self._steps[-steps:]
+            self._coming = []
 
     def forced(self) -> bytes:
         return b"" if self._matcher.is_stopped() else bytes(self._matcher.compute_ff_bytes())
 
-    def forced_tokens(self) -> Sequence[int]:
-        return () if self._matcher.is_stopped() else self._matcher.compute_ff_tokens()
+    def forced_tokens(self, after: Sequence[int]) -> Sequence[int]:
+        taken = self._matcher.try_consume_tokens(list(after)) if after else 0
+        try:
+            return self._forced_tokens() if taken == len(after) else ()
+        finally:
+            if taken:
+                self._matcher.rollback(taken)
 
     def ways(self) -> Ways:
         if self._matcher.is_stopped():

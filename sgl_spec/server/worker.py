@@ -39,7 +39,7 @@ from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server import verify_input
-from sgl_spec.server.codec import ServerCodec
+from sgl_spec.server.codec import make_codec
 from sgl_spec.server.drafters import make_drafting
 from sgl_spec.server.kept_memory import open_memory
 from sgl_spec.server.request_states import RequestStates
@@ -72,7 +72,7 @@ class SglSpecWorker(BaseSpecWorker):
         self.width = int(get_spec().speculative_num_draft_tokens)
         self.device = get_device().device
         vocabulary = int(target_worker.model_runner.model_config.vocab_size)
-        codec = None if target_worker.tokenizer is None else ServerCodec(target_worker.tokenizer, vocabulary)
+        codec = None if target_worker.tokenizer is None else make_codec(target_worker.tokenizer, vocabulary)
         identity = None if codec is None else codec.identity
         memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
         self.drafting = make_drafting(self.config, codec, self.width, memory)

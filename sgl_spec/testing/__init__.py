@@ -5,6 +5,7 @@
     hostile_drafters  drafters that must not change a single token
     fake_grammar      grammars over bytes, whose masks can be looked at
     fake_codec        a tokenizer of single bytes and some words
+    small_tokenizers  real tokenizers of the kinds models have, of a few hundred tokens
 
 Shipped with the package so that whoever writes a drafter can test it: see `generation.decode_in_rounds`.
 """

@@ -177,7 +177,7 @@ class FakeCursor:
         if token == codec.ending and self._may_end():
             self._go(frozenset())
             return True
-        forced = self.forced_tokens()
+        forced = self.forced_tokens(())
         text = codec.token_bytes(token)
         return bool(text) and (not forced or forced[0] == token) and self.accept_bytes(text)
 
@@ -210,11 +210,14 @@ class FakeCursor:
             states = self._grammar.automaton.after(states, ways)
         return text
 
-    def forced_tokens(self) -> Sequence[int]:
+    def forced_tokens(self, after: Sequence[int]) -> Sequence[int]:
         """The tokenizer's tokens of the forced text, without those that a longer text could change."""
         if not self.settles_tokens:
             return ()
+        states = self.states
+        self.states = self._grammar.automaton.after(states, self._grammar.codec.text(after))
         forced = self.forced()
+        self.states = states
         tokens = self._grammar.codec.encode_bytes(forced)
         left = len(forced)
         settled = []

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sglang.srt.constrained.llguidance_backend import GuidanceBackend
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammarBackend
-from small_tokenizers import byte_level
 
 from sgl_spec.drafting.constraint import ConstraintCursor
 from sgl_spec.server.codec import ServerCodec
 from sgl_spec.server.grammar_cursor import RequestGrammar
+from sgl_spec.testing.small_tokenizers import byte_level
 
 TOKENIZER = byte_level()
 CODEC = ServerCodec(TOKENIZER, len(TOKENIZER) + 5)

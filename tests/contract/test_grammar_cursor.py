@@ -70,14 +70,29 @@ def test_forced_tokens_are_the_only_ones_in_the_mask(case: str) -> None:
     for walk in walks("llguidance", case):
         cursor = cursor_of(walk.grammar)
         assert cursor is not None
-        tokens = list(cursor.forced_tokens())
+        tokens = list(cursor.forced_tokens(()))
         assert bool(tokens) == (len(walk.mask) == 1 and ENDING not in walk.mask) or not tokens
-        for token in tokens:
+        for number, token in enumerate(tokens):
             assert mask_of(walk.grammar) == {token}
+            assert next(iter(cursor.forced_tokens(tokens[:number]))) == token
             walk.grammar.accept_token(token)
             found += 1
         walk.grammar.rollback(len(tokens))
     assert found > 0 or case in ("more keys", "ebnf")
+
+
+@pytest.mark.parametrize(("backend", "case"), EVERY)
+def test_a_cursor_that_goes_along_refuses_what_the_mask_forbids(backend: str, case: str) -> None:
+    follower = None
+    for walk in walks(backend, case):
+        if ENDING in walk.tokens:
+            continue  # to llguidance's grammar, an ending that came early is not yet the end
+        if walk.tokens and follower is not None:
+            assert follower.accept(walk.tokens[-1])
+        else:
+            follower = cursor_of(walk.grammar)
+            assert follower is not None
+        assert not any(map(follower.accept, sorted(set(range(CODEC.vocab_size)) - walk.mask)))
 
 
 @pytest.mark.parametrize(("backend", "case"), EVERY)
@@ -111,7 +126,7 @@ def test_a_grammar_that_is_over_has_no_cursor(backend: str) -> None:
     assert cursor is not None
     assert (cursor.forced(), cursor.ways().bytes, cursor.ways().end) == (b"", b"", True)
     assert not cursor.accept_bytes(b"x")
-    assert list(cursor.forced_tokens()) == []
+    assert list(cursor.forced_tokens(())) == []
     grammar.accept_token(ENDING)
     assert cursor_of(grammar) is None
 

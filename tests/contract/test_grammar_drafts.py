@@ -19,7 +19,6 @@ from grammar_world import (
 )
 from sglang.srt.constrained.llguidance_backend import GuidanceBackend
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammarBackend
-from small_tokenizers import few_bytes, sentencepiece_like
 
 from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.drafter import DraftRequest
@@ -27,6 +26,7 @@ from sgl_spec.drafting.text_writer import path_to
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.server.codec import ServerCodec
 from sgl_spec.server.grammar_cursor import RequestGrammar
+from sgl_spec.testing.small_tokenizers import few_bytes, sentencepiece_like
 
 
 def _check(tree: DraftTree, grammar: Any) -> int:

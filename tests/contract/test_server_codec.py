@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import SENTENCES, byte_level, few_bytes, sentencepiece_like
 
 from sgl_spec.drafting.text_codec import continuation, text_of
 from sgl_spec.server.codec import MaskBits, ServerCodec, make_codec
+from sgl_spec.testing.small_tokenizers import SENTENCES, byte_level, few_bytes, sentencepiece_like
 
 _TOKENIZERS: dict[str, Any] = {"byte level": byte_level(), "sentencepiece": sentencepiece_like()}
 _CODECS = {name: ServerCodec(tokenizer, len(tokenizer) + 11) for name, tokenizer in _TOKENIZERS.items()}
