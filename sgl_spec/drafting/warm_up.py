@@ -8,9 +8,9 @@ from functools import cache
 
 from sgl_spec.drafting.budget import DraftBudget, combine
 from sgl_spec.drafting.flat_tree import flatten
-from sgl_spec.drafting.suffix_cursor import SuffixCursor
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.suffix_search import search_chains
+from sgl_spec.drafting.lookup.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_search import search_chains
 
 _TEXT = (1, 2, 3, 1, 2)
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgl_spec.drafting.memory_file import MemoryIdentity
-from sgl_spec.drafting.vocabulary import Vocabulary
+from sgl_spec.drafting.grammar.vocabulary import Vocabulary
+from sgl_spec.drafting.memory.memory_file import MemoryIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -169,9 +169,7 @@ def make_codec(tokenizer: Any, vocab_size: int) -> ServerCodec | None:
         return None
     try:
         return ServerCodec(tokenizer, vocab_size)
-    except (
-        Exception
-    ) as error:  # of any library, about any tokenizer: drafting is not worth a server that does not start
+    except Exception as error:  # of any library: drafting is not worth a server that does not start
         kind = type(tokenizer).__name__
         logger.warning(
             "no drafts that go by text: tokenizer %s cannot be read: %s: %s", kind, type(error).__name__, error

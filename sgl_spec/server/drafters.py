@@ -8,15 +8,15 @@ from typing import NamedTuple, cast
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.budget import DraftBudget
-from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_drafter import MemoryDrafter
-from sgl_spec.drafting.memory_key import slot_key
+from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.memory.memory_drafter import MemoryDrafter
+from sgl_spec.drafting.memory.output_memory import OutputMemory
+from sgl_spec.drafting.memory.slot_key import slot_key
 from sgl_spec.drafting.planner import DraftPlanner
-from sgl_spec.drafting.predict_drafter import PredictDrafter
-from sgl_spec.drafting.template_drafter import TemplateDrafter
+from sgl_spec.drafting.predict.predict_drafter import PredictDrafter
+from sgl_spec.drafting.template.template_drafter import TemplateDrafter
 from sgl_spec.errors import ConfigError
 from sgl_spec.server.codec import ServerCodec
 

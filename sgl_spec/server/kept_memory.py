@@ -11,9 +11,9 @@ import logging
 from pathlib import Path
 
 from sgl_spec.config import SpecConfig
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_file import MemoryIdentity, load
-from sgl_spec.drafting.memory_saver import MemorySaver
+from sgl_spec.drafting.memory.memory_file import MemoryIdentity, load
+from sgl_spec.drafting.memory.memory_saver import MemorySaver
+from sgl_spec.drafting.memory.output_memory import OutputMemory
 from sgl_spec.errors import MemoryFileError
 
 logger = logging.getLogger(__name__)

@@ -92,8 +92,8 @@ SERVER_NAMES: tuple[Name, ...] = (
         "is_terminated", "stop_token_ids")),
     Name("xgrammar:TokenizerInfo.from_huggingface", CALL, ("tokenizer", "vocab_size")),
     Name("llguidance:LLMatcher", READ, (
-        "deep_copy", "try_consume_tokens", "rollback", "compute_ff_bytes", "compute_ff_tokens", "compute_bitmask", "is_stopped",
-        "is_accepting", "is_error")),
+        "deep_copy", "try_consume_tokens", "rollback", "compute_ff_bytes", "compute_ff_tokens", "compute_bitmask",
+        "is_stopped", "is_accepting", "is_error")),
     Name("sglang.srt.sampling.sampling_params:SamplingParams", READ,
          ("sampling_seed", "custom_params", "max_new_tokens", "min_new_tokens", "frequency_penalty",
           "presence_penalty", "repetition_penalty", "ignore_eos", "stop_token_ids", "json_schema", "regex", "ebnf",

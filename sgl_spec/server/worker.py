@@ -72,7 +72,7 @@ class SglSpecWorker(BaseSpecWorker):
         self.width = int(get_spec().speculative_num_draft_tokens)
         self.device = get_device().device
         vocabulary = int(target_worker.model_runner.model_config.vocab_size)
-        codec = None if target_worker.tokenizer is None else make_codec(target_worker.tokenizer, vocabulary)
+        codec = make_codec(target_worker.tokenizer, vocabulary)
         identity = None if codec is None else codec.identity
         memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
         self.drafting = make_drafting(self.config, codec, self.width, memory)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.drafter import DraftRequest
+from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.tree import DraftTree
 from sgl_spec.platform_cpu.activate import activate
 from sgl_spec.server.codec import ServerCodec

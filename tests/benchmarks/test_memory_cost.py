@@ -11,11 +11,11 @@ import random
 import pytest
 
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.memory import LEAST_SLOT_TOKENS, OutputMemory
-from sgl_spec.drafting.memory_drafter import MemoryDrafter
-from sgl_spec.drafting.memory_file import MemoryIdentity, load, save
-from sgl_spec.drafting.memory_key import SlotKey, slot_key
-from sgl_spec.drafting.suffix_index import MAX_BYTES_PER_TOKEN
+from sgl_spec.drafting.lookup.suffix_index import MAX_BYTES_PER_TOKEN
+from sgl_spec.drafting.memory.memory_drafter import MemoryDrafter
+from sgl_spec.drafting.memory.memory_file import MemoryIdentity, load, save
+from sgl_spec.drafting.memory.output_memory import LEAST_SLOT_TOKENS, OutputMemory
+from sgl_spec.drafting.memory.slot_key import SlotKey, slot_key
 
 REQUESTS = 32
 OUTPUTS = 20

@@ -20,14 +20,14 @@ from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.hint import Hint
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_drafter import MemoryDrafter
-from sgl_spec.drafting.memory_key import slot_key
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.memory.memory_drafter import MemoryDrafter
+from sgl_spec.drafting.memory.output_memory import OutputMemory
+from sgl_spec.drafting.memory.slot_key import slot_key
 from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
-from sgl_spec.drafting.predict_drafter import PredictDrafter
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.template_drafter import TemplateDrafter
+from sgl_spec.drafting.predict.predict_drafter import PredictDrafter
+from sgl_spec.drafting.template.template_drafter import TemplateDrafter
 
 REQUESTS = 32
 CONTEXT = 4_000

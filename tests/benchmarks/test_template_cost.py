@@ -17,9 +17,9 @@ import pytest
 
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.hint import MAX_PREDICT_CHARS, Hint
-from sgl_spec.drafting.predict_drafter import PredictDrafter
-from sgl_spec.drafting.template_drafter import TemplateDrafter
-from sgl_spec.drafting.template_learning import MAX_OUTPUT_TOKENS, learn
+from sgl_spec.drafting.predict.predict_drafter import PredictDrafter
+from sgl_spec.drafting.template.template_drafter import TemplateDrafter
+from sgl_spec.drafting.template.template_learning import MAX_OUTPUT_TOKENS, learn
 
 PROMPT = list(range(50))
 REQUESTS = 12

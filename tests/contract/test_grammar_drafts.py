@@ -20,9 +20,9 @@ from grammar_world import (
 from sglang.srt.constrained.llguidance_backend import GuidanceBackend
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammarBackend
 
-from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.text_writer import path_to
+from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
+from sgl_spec.drafting.grammar.text_writer import path_to
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.server.codec import ServerCodec
 from sgl_spec.server.grammar_cursor import RequestGrammar

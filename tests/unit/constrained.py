@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.text_writer import path_to
+from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
+from sgl_spec.drafting.grammar.text_writer import path_to
+from sgl_spec.drafting.grammar.vocabulary import Vocabulary
 from sgl_spec.drafting.tree import Chain, DraftTree
-from sgl_spec.drafting.vocabulary import Vocabulary
 from sgl_spec.testing.fake_codec import FakeCodec
 from sgl_spec.testing.fake_grammar import FakeCursor, FakeGrammar, Free, Literal, OneOf, Part, Space
 

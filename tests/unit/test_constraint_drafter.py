@@ -23,7 +23,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.token_habits import MOST_SLOTS
+from sgl_spec.drafting.grammar.token_habits import MOST_SLOTS
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.testing.fake_codec import FakeCodec
 from sgl_spec.testing.fake_grammar import FakeCursor, FakeGrammar, Free, Literal, OneOf, Part

@@ -13,10 +13,10 @@ from sgl_spec.drafting.acceptance import Acceptance, accept_greedy
 from sgl_spec.drafting.budget import DraftBudget, combine
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.suffix_search import LONG_MATCH, PRIORS
 from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.stats import SpecStats
-from sgl_spec.drafting.suffix_search import LONG_MATCH, PRIORS
 from sgl_spec.drafting.tree import Chain, DraftError, DraftTree
 
 

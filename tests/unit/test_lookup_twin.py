@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sgl_spec.drafting.budget import DraftBudget, combine
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.suffix_cursor import SuffixCursor
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.suffix_kernel import NEWEST_BONUS
-from sgl_spec.drafting.suffix_search import LONG_MATCH, PRIORS, Trust, search_chains
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_kernel import NEWEST_BONUS
+from sgl_spec.drafting.lookup.suffix_search import LONG_MATCH, PRIORS, Trust, search_chains
 from sgl_spec.drafting.tree import Chain, DraftError
 
 # No product of priors comes near this floor, so that rounding cannot decide what is above it.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.flat_tree import flatten
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
 from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.testing.fake_target import FakeTarget

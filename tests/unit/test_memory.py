@@ -8,7 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.memory import (
+from sgl_spec.drafting.lookup.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.lookup.suffix_search import search_chains
+from sgl_spec.drafting.memory.output_memory import (
     END,
     LEAST_COPIES,
     LEAST_SLOT_TOKENS,
@@ -18,9 +20,7 @@ from sgl_spec.drafting.memory import (
     RememberedOutput,
     RememberedSlot,
 )
-from sgl_spec.drafting.memory_key import SlotKey, program_key
-from sgl_spec.drafting.suffix_cursor import SuffixCursor
-from sgl_spec.drafting.suffix_search import search_chains
+from sgl_spec.drafting.memory.slot_key import SlotKey, program_key
 from sgl_spec.drafting.tree import DraftError
 from sgl_spec.errors import ConfigError
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_drafter import REPLAYED_TOKENS, MemoryDrafter
-from sgl_spec.drafting.memory_key import slot_key
+from sgl_spec.drafting.memory.memory_drafter import REPLAYED_TOKENS, MemoryDrafter
+from sgl_spec.drafting.memory.output_memory import OutputMemory
+from sgl_spec.drafting.memory.slot_key import slot_key
 from sgl_spec.drafting.tree import Chain, DraftError
 
 ANSWER = [11, 12, 13, 14, 15, 16]

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from sgl_spec import ConfigError, MemoryFileError
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_file import MAGIC, MemoryIdentity, load, save
-from sgl_spec.drafting.memory_key import SlotKey, slot_key
+from sgl_spec.drafting.memory.memory_file import MAGIC, MemoryIdentity, load, save
+from sgl_spec.drafting.memory.output_memory import OutputMemory
+from sgl_spec.drafting.memory.slot_key import SlotKey, slot_key
 
 IDENTITY = MemoryIdentity("SmolLM2 6f3a", 50_000)
 BOUNDS = (4_000, 800)

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.memory_key import CLOSING_TOKENS, OPENING_TOKENS, SlotKey, owner_digest, program_key, slot_key
+from sgl_spec.drafting.memory.slot_key import (
+    CLOSING_TOKENS,
+    OPENING_TOKENS,
+    SlotKey,
+    owner_digest,
+    program_key,
+    slot_key,
+)
 
 END_OF_TURN = 2
 ENDINGS = frozenset({END_OF_TURN, 0})
@@ -81,7 +88,7 @@ def test_short_prompts_have_slots_too():
 
 def test_a_fingerprint_outlives_the_process():
     code = (
-        "from sgl_spec.drafting.drafter import DraftRequest; from sgl_spec.drafting.memory_key import slot_key;"
+        "from sgl_spec.drafting.drafter import DraftRequest; from sgl_spec.drafting.memory.slot_key import slot_key;"
         "print(*slot_key(DraftRequest('r', list(range(50)), owner='salt', constraint_key='[0-9]+')))"
     )
     here = slot_key(DraftRequest("r", list(range(50)), owner="salt", constraint_key="[0-9]+"))

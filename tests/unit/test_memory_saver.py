@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sgl_spec.drafting import memory_saver
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_file import MemoryIdentity, load
-from sgl_spec.drafting.memory_key import SlotKey
-from sgl_spec.drafting.memory_saver import MemorySaver
+from sgl_spec.drafting.memory import memory_saver
+from sgl_spec.drafting.memory.memory_file import MemoryIdentity, load
+from sgl_spec.drafting.memory.memory_saver import MemorySaver
+from sgl_spec.drafting.memory.output_memory import OutputMemory
+from sgl_spec.drafting.memory.slot_key import SlotKey
 from sgl_spec.errors import ConfigError
 
 IDENTITY = MemoryIdentity("tokenizer", 1_000)

@@ -10,7 +10,7 @@ import pytest
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
 from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.tree import Chain, DraftError
 from sgl_spec.testing.hostile_drafters import (

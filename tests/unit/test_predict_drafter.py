@@ -13,9 +13,9 @@ from piece_codec import PieceCodec
 
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint
-from sgl_spec.drafting.predict_drafter import HEAD_CHARS, PredictDrafter, PredictionCounts, tokens_after
-from sgl_spec.drafting.prediction import ABSENT, Prediction
-from sgl_spec.drafting.prediction_cursor import (
+from sgl_spec.drafting.predict.predict_drafter import HEAD_CHARS, PredictDrafter, PredictionCounts, tokens_after
+from sgl_spec.drafting.predict.prediction import ABSENT, Prediction
+from sgl_spec.drafting.predict.prediction_cursor import (
     AGAIN,
     FOLLOWED,
     FOUND_FAR,

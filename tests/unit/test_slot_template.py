@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from piece_codec import PieceCodec
 
-from sgl_spec.drafting.alignment import ABSENT, SUPPORT, align, constants
-from sgl_spec.drafting.slot_template import NO_VALUE, START_HOLE, SlotTemplate
-from sgl_spec.drafting.template_cursor import TemplateCursor
-from sgl_spec.drafting.template_learning import MAX_OUTPUT_TOKENS, MAX_OUTPUTS, MAX_TOKENS, learn
-from sgl_spec.drafting.template_search import TemplateSearch
+from sgl_spec.drafting.template.alignment import ABSENT, SUPPORT, align, constants
+from sgl_spec.drafting.template.slot_template import NO_VALUE, START_HOLE, SlotTemplate
+from sgl_spec.drafting.template.template_cursor import TemplateCursor
+from sgl_spec.drafting.template.template_learning import MAX_OUTPUT_TOKENS, MAX_OUTPUTS, MAX_TOKENS, learn
+from sgl_spec.drafting.template.template_search import TemplateSearch
 
 CITIES = ("Paris", "Helsinki", "Nairobi", "Quito", "Wellington", "Tashkent", "Oslo", "Lagos", "Ulaanbaatar")
 NAMES = ("Ada", "Bo", "Chandra", "Delphine", "Eero", "Fatima", "Gunnar", "Hiroshi", "Ines", "Jacqueline")

@@ -11,11 +11,11 @@ from piece_codec import PieceCodec
 from test_slot_template import cursor_of, record
 
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
-from sgl_spec.drafting.slot_template import Place
-from sgl_spec.drafting.template_cursor import TemplateCursor
-from sgl_spec.drafting.template_learning import learn
-from sgl_spec.drafting.template_search import TRUST, Ahead, TemplateSearch, merged
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.template.slot_template import Place
+from sgl_spec.drafting.template.template_cursor import TemplateCursor
+from sgl_spec.drafting.template.template_learning import learn
+from sgl_spec.drafting.template.template_search import TRUST, Ahead, TemplateSearch, merged
 from sgl_spec.drafting.tree import DraftError
 
 RUNS = ((1, 2, 3, 4), (5, 6, 7), (8, 9, 10, 11))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from piece_codec import PieceCodec
 
-from sgl_spec.drafting.declared_shape import MAX_TEXTS, DeclaredShape
-from sgl_spec.drafting.shape_cursor import ShapeCursor
+from sgl_spec.drafting.template.declared_shape import MAX_TEXTS, DeclaredShape
+from sgl_spec.drafting.template.shape_cursor import ShapeCursor
 
 VERDICT = ("Because ", None, ".\n", ("Yes", "No"))
 

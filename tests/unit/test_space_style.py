@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.space_style import CLOSING, SPACES, SpaceStyle, StylePlace
+from sgl_spec.drafting.grammar.space_style import CLOSING, SPACES, SpaceStyle, StylePlace
 
 WAYS: dict[str, dict[str, Any]] = {
     "compact": {"separators": (",", ":")},

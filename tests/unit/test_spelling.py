@@ -7,12 +7,12 @@ from constrained import codec_for
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.space_style import SpaceStyle
-from sgl_spec.drafting.spelling import BRANCH, EDGE, FORCED, NO_PLAN, SPELLING, TEXT, At, Plan, Speller, Step
-from sgl_spec.drafting.text_search import TextSearch
-from sgl_spec.drafting.text_trie import KnownTexts, Spot
-from sgl_spec.drafting.token_habits import RequestHabits
-from sgl_spec.drafting.vocabulary import Spelled, Vocabulary
+from sgl_spec.drafting.grammar.space_style import SpaceStyle
+from sgl_spec.drafting.grammar.spelling import BRANCH, EDGE, FORCED, NO_PLAN, SPELLING, TEXT, At, Plan, Speller, Step
+from sgl_spec.drafting.grammar.text_search import TextSearch
+from sgl_spec.drafting.grammar.text_trie import KnownTexts, Spot
+from sgl_spec.drafting.grammar.token_habits import RequestHabits
+from sgl_spec.drafting.grammar.vocabulary import Spelled, Vocabulary
 from sgl_spec.testing.fake_codec import FakeCodec
 from sgl_spec.testing.fake_grammar import FakeGrammar, Free, Literal, OneOf, Part
 

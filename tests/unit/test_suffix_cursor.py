@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.suffix_cursor import REMEMBERED_TOKENS, SuffixCursor
-from sgl_spec.drafting.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_cursor import REMEMBERED_TOKENS, SuffixCursor
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
 from sgl_spec.drafting.tree import DraftError
 
 tokens = st.lists(st.integers(-2, 2), max_size=40)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.suffix_index import (
+from sgl_spec.drafting.lookup.suffix_index import (
     BYTES_PER_TOKEN,
     MAX_BYTES_PER_TOKEN,
     REFRESHED_SUFFIXES,

@@ -10,12 +10,12 @@ from drafted import check
 from piece_codec import PieceCodec
 from test_slot_template import record
 
-from sgl_spec.drafting import template_drafter
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint
 from sgl_spec.drafting.planner import DraftPlanner
-from sgl_spec.drafting.template_drafter import MAX_KEPT, TemplateDrafter
+from sgl_spec.drafting.template import template_drafter
+from sgl_spec.drafting.template.template_drafter import MAX_KEPT, TemplateDrafter
 from sgl_spec.drafting.tree import DraftError
 
 

@@ -7,8 +7,8 @@ from constrained import LANGUAGES, SHEET, at_random, codec_for, languages, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.space_style import SpaceStyle
-from sgl_spec.drafting.text_search import (
+from sgl_spec.drafting.grammar.space_style import SpaceStyle
+from sgl_spec.drafting.grammar.text_search import (
     FEW_WAYS,
     LEAST_ASKED,
     MOST_ASKED,
@@ -17,7 +17,7 @@ from sgl_spec.drafting.text_search import (
     Q_OUTPUT_ENDS,
     TextSearch,
 )
-from sgl_spec.drafting.text_trie import KnownTexts, Spot, TextNode
+from sgl_spec.drafting.grammar.text_trie import KnownTexts, Spot, TextNode
 from sgl_spec.testing.fake_grammar import FakeCursor, FakeGrammar, Free, Literal, OneOf, Part, Space
 
 # A search asks a cursor for a few things, and for one way to end a value after the other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.text_trie import (
+from sgl_spec.drafting.grammar.text_trie import (
     MOST_TOPS,
     KnownTexts,
     TextNode,

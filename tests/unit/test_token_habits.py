@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.token_habits import (
+from sgl_spec.drafting.grammar.token_habits import (
     KEY_BYTES,
     MOST_SLOTS,
     MOST_STRETCHES,
@@ -16,7 +16,7 @@ from sgl_spec.drafting.token_habits import (
     Way,
     shares,
 )
-from sgl_spec.drafting.vocabulary import Spelled
+from sgl_spec.drafting.grammar.vocabulary import Spelled
 
 HOUSE = Stretch(5, b'house": "')
 OWN, SHORT, LETTER = 900, 300, 20

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sgl_spec.drafting.budget import DraftBudget, combine
 from sgl_spec.drafting.chain_block import ChainBlock
 from sgl_spec.drafting.flat_tree import flatten
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.suffix_search import search_block, search_chains
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_search import search_block, search_chains
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.drafting.tree_merge import NO_LIMITS, Limits, ProposalError, merged
 

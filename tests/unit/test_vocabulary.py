@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.vocabulary import Spelled, Vocabulary
+from sgl_spec.drafting.grammar.vocabulary import Spelled, Vocabulary
 
 _texts = st.lists(st.text("abé", max_size=3).map(str.encode), max_size=12)
 _text = st.text("abé", min_size=1, max_size=5).map(str.encode)

@@ -7,15 +7,16 @@ import sys
 
 CODE = """
 from numba.core.dispatcher import Dispatcher
-from sgl_spec.drafting import suffix_kernel, tree_kernel
+from sgl_spec.drafting import tree_kernel
+from sgl_spec.drafting.lookup import suffix_kernel
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.flat_tree import flatten
-from sgl_spec.drafting.lookup_drafter import LookupDrafter
+from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
 from sgl_spec.drafting.planner import DraftPlanner
-from sgl_spec.drafting.suffix_cursor import SuffixCursor
-from sgl_spec.drafting.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
 from sgl_spec.drafting.tree import Chain
 from sgl_spec.drafting.warm_up import warm_up
 

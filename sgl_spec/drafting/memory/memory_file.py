@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_spec.drafting.memory import LEAST_SLOT_TOKENS, OutputMemory, RememberedOutput, RememberedSlot
-from sgl_spec.drafting.memory_key import SlotKey
+from sgl_spec.drafting.memory.output_memory import LEAST_SLOT_TOKENS, OutputMemory, RememberedOutput, RememberedSlot
+from sgl_spec.drafting.memory.slot_key import SlotKey
 from sgl_spec.errors import MemoryFileError
 
 MAGIC = b"sgl_spec output memory\n"

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_spec.drafting import suffix_kernel as kernel
-from sgl_spec.drafting.suffix_index import SuffixIndex, as_tokens
-from sgl_spec.drafting.suffix_layout import ROOT
+from sgl_spec.drafting.lookup import suffix_kernel as kernel
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex, as_tokens
+from sgl_spec.drafting.lookup.suffix_layout import ROOT
 
 # After the index forgot its older texts the walk is taken again over so many of the newest tokens.
 REMEMBERED_TOKENS = 64

@@ -17,16 +17,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from sgl_spec.drafting.declared_shape import DeclaredShape
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.memory_key import slot_key
-from sgl_spec.drafting.predict_drafter import tokens_after
-from sgl_spec.drafting.prediction import Prediction
-from sgl_spec.drafting.prediction_cursor import PredictionCursor
-from sgl_spec.drafting.shape_cursor import ShapeCursor
-from sgl_spec.drafting.template_cursor import TemplateCursor
-from sgl_spec.drafting.template_learning import MAX_OUTPUTS, learn
-from sgl_spec.drafting.template_search import TemplateSearch
+from sgl_spec.drafting.memory.slot_key import slot_key
+from sgl_spec.drafting.predict.predict_drafter import tokens_after
+from sgl_spec.drafting.predict.prediction import Prediction
+from sgl_spec.drafting.predict.prediction_cursor import PredictionCursor
+from sgl_spec.drafting.template.declared_shape import DeclaredShape
+from sgl_spec.drafting.template.shape_cursor import ShapeCursor
+from sgl_spec.drafting.template.template_cursor import TemplateCursor
+from sgl_spec.drafting.template.template_learning import MAX_OUTPUTS, learn
+from sgl_spec.drafting.template.template_search import TemplateSearch
 from sgl_spec.drafting.text_codec import TAIL_TOKENS, TextCodec
 from sgl_spec.drafting.tree import Chain, DraftError
 

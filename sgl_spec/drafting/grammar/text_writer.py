@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from heapq import heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from sgl_spec.drafting.spelling import AHEAD, FORCED, TAIL, At, Speller, Step
-from sgl_spec.drafting.text_search import Q_NUMBER_ENDS, TextSearch
-from sgl_spec.drafting.text_trie import Spot, find
-from sgl_spec.drafting.token_habits import RequestHabits
+from sgl_spec.drafting.grammar.spelling import AHEAD, FORCED, TAIL, At, Speller, Step
+from sgl_spec.drafting.grammar.text_search import Q_NUMBER_ENDS, TextSearch
+from sgl_spec.drafting.grammar.text_trie import Spot, find
+from sgl_spec.drafting.grammar.token_habits import RequestHabits
 from sgl_spec.drafting.tree import ROOT, Chain, DraftTree
 
 

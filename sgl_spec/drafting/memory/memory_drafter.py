@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.memory import START, OutputMemory
-from sgl_spec.drafting.memory_key import SlotKey, program_key, slot_key
-from sgl_spec.drafting.suffix_cursor import SuffixCursor
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.suffix_search import search_block
+from sgl_spec.drafting.lookup.suffix_cursor import SuffixCursor
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_search import search_block
+from sgl_spec.drafting.memory.output_memory import START, OutputMemory
+from sgl_spec.drafting.memory.slot_key import SlotKey, program_key, slot_key
 from sgl_spec.drafting.tree import Chain, DraftError
 
 ORIGIN = "memory"

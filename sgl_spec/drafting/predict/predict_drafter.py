@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.prediction import Prediction
-from sgl_spec.drafting.prediction_cursor import PredictionCursor
+from sgl_spec.drafting.predict.prediction import Prediction
+from sgl_spec.drafting.predict.prediction_cursor import PredictionCursor
 from sgl_spec.drafting.text_codec import TAIL_TOKENS, TextCodec, continuation
 from sgl_spec.drafting.tree import Chain, DraftError
 

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from sgl_spec.drafting.constraint import Constraint, ConstraintCursor
 from sgl_spec.drafting.drafter import DraftRequest
-from sgl_spec.drafting.space_style import SpaceStyle
-from sgl_spec.drafting.spelling import AHEAD, ORIGIN, TAIL, At, Speller
+from sgl_spec.drafting.grammar.space_style import SpaceStyle
+from sgl_spec.drafting.grammar.spelling import AHEAD, ORIGIN, TAIL, At, Speller
+from sgl_spec.drafting.grammar.text_search import TextSearch
+from sgl_spec.drafting.grammar.text_trie import KnownTexts
+from sgl_spec.drafting.grammar.text_writer import Best, Pen, TextWriter, path_to
+from sgl_spec.drafting.grammar.token_habits import RequestHabits
+from sgl_spec.drafting.grammar.vocabulary import Vocabulary
 from sgl_spec.drafting.text_codec import TextCodec, text_of
-from sgl_spec.drafting.text_search import TextSearch
-from sgl_spec.drafting.text_trie import KnownTexts
-from sgl_spec.drafting.text_writer import Best, Pen, TextWriter, path_to
-from sgl_spec.drafting.token_habits import RequestHabits
 from sgl_spec.drafting.tree import ROOT, DraftTree
-from sgl_spec.drafting.vocabulary import Vocabulary
 
 # Where other drafters agree on something, little is left for the grammar's alternatives; where hardly anything is, it
 # is not asked.

@@ -14,11 +14,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from sgl_spec.drafting.grammar.text_search import TextSearch
+from sgl_spec.drafting.grammar.text_trie import Q_GOES_ON, Spot, TextPath, TextPlace, advance
+from sgl_spec.drafting.grammar.token_habits import RequestHabits, Stretch, TokenHabits, Way, shares
+from sgl_spec.drafting.grammar.vocabulary import Spelled, Vocabulary
 from sgl_spec.drafting.text_codec import TextCodec, bytes_continuation
-from sgl_spec.drafting.text_search import TextSearch
-from sgl_spec.drafting.text_trie import Q_GOES_ON, Spot, TextPath, TextPlace, advance
-from sgl_spec.drafting.token_habits import RequestHabits, Stretch, TokenHabits, Way, shares
-from sgl_spec.drafting.vocabulary import Spelled, Vocabulary
 
 ORIGIN = "grammar"
 FORCED, TEXT, SPELLING, EDGE, BRANCH = (f"{ORIGIN}.{kind}" for kind in ("forced", "text", "spelling", "edge", "branch"))

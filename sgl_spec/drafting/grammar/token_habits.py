@@ -15,7 +15,7 @@ from functools import cache
 from math import exp, log
 from typing import NamedTuple
 
-from sgl_spec.drafting.vocabulary import Spelled
+from sgl_spec.drafting.grammar.vocabulary import Spelled
 
 # A stretch is told from others by so many of its bytes.
 KEY_BYTES = 10

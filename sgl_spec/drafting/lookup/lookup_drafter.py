@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.suffix_index import SuffixIndex
-from sgl_spec.drafting.suffix_search import search_block
+from sgl_spec.drafting.lookup.suffix_index import SuffixIndex
+from sgl_spec.drafting.lookup.suffix_search import search_block
 from sgl_spec.drafting.tree import Chain, DraftError
 
 ORIGIN = "lookup"

@@ -8,8 +8,8 @@ import logging
 from pathlib import Path
 from threading import Event, Thread
 
-from sgl_spec.drafting.memory import OutputMemory
-from sgl_spec.drafting.memory_file import MemoryIdentity, save
+from sgl_spec.drafting.memory.memory_file import MemoryIdentity, save
+from sgl_spec.drafting.memory.output_memory import OutputMemory
 from sgl_spec.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from sgl_spec.drafting.alignment import ABSENT, GRAM, Constant, constants, with_optional
-from sgl_spec.drafting.slot_template import (
+from sgl_spec.drafting.template.alignment import ABSENT, GRAM, Constant, constants, with_optional
+from sgl_spec.drafting.template.slot_template import (
     HAZARD_PRIOR,
     RIGHT_BEFORE,
     RIGHT_EACH,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sgl_spec.drafting.alignment import GRAM
-from sgl_spec.drafting.slot_template import START_HOLE, Place, Run
-from sgl_spec.drafting.template_belief import AT_START, Belief, Weighted, step
-from sgl_spec.drafting.template_search import TRUST, TemplateSearch
+from sgl_spec.drafting.template.alignment import GRAM
+from sgl_spec.drafting.template.slot_template import START_HOLE, Place, Run
+from sgl_spec.drafting.template.template_belief import AT_START, Belief, Weighted, step
+from sgl_spec.drafting.template.template_search import TRUST, TemplateSearch
 from sgl_spec.drafting.tree import Chain
 
 # P(an output really is in a run again whose GRAM tokens it just had).

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sgl_spec.drafting.slot_template import NO_VALUE, START, VALUE_PRIOR, Place, SlotTemplate
+from sgl_spec.drafting.template.slot_template import NO_VALUE, START, VALUE_PRIOR, Place, SlotTemplate
 
 # P(a given token inside a hole), for a token about which nothing is known.
 ANY_TOKEN = 0.02

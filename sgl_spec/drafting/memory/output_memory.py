@@ -13,8 +13,8 @@ from operator import index as as_index
 from threading import Lock
 from typing import NamedTuple
 
-from sgl_spec.drafting.memory_key import SlotKey, program_key
-from sgl_spec.drafting.suffix_index import MOST_TOKEN, SuffixIndex
+from sgl_spec.drafting.lookup.suffix_index import MOST_TOKEN, SuffixIndex
+from sgl_spec.drafting.memory.slot_key import SlotKey, program_key
 from sgl_spec.drafting.tree import DraftError
 from sgl_spec.errors import ConfigError
 

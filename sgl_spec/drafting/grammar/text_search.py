@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from sgl_spec.drafting.constraint import ConstraintCursor, Ways
-from sgl_spec.drafting.space_style import CLOSING, SPACES, SpaceStyle, StylePlace
-from sgl_spec.drafting.text_trie import Q_GOES_ON, Spot, TextNode, TextPath, Top, text_before
+from sgl_spec.drafting.grammar.space_style import CLOSING, SPACES, SpaceStyle, StylePlace
+from sgl_spec.drafting.grammar.text_trie import Q_GOES_ON, Spot, TextNode, TextPath, Top, text_before
 
 # With more ways on than this (spaces aside) the model writes a value of its own.
 FEW_WAYS = 16

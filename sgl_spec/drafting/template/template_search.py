@@ -13,8 +13,8 @@ from math import prod
 from typing import NamedTuple
 
 from sgl_spec.drafting.fair_chains import fair
-from sgl_spec.drafting.slot_template import VALUE_PRIOR, Exit, Hole, Place, SlotTemplate
-from sgl_spec.drafting.template_belief import Belief
+from sgl_spec.drafting.template.slot_template import VALUE_PRIOR, Exit, Hole, Place, SlotTemplate
+from sgl_spec.drafting.template.template_belief import Belief
 from sgl_spec.drafting.tree import Chain, DraftError
 
 # Values of a hole that are offered beside its end.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgl_spec.drafting import suffix_kernel as kernel
 from sgl_spec.drafting.chain_block import ChainBlock
-from sgl_spec.drafting.suffix_layout import ROOT, Automaton
+from sgl_spec.drafting.lookup import suffix_kernel as kernel
+from sgl_spec.drafting.lookup.suffix_layout import ROOT, Automaton
 from sgl_spec.drafting.tree import Chain, DraftError
 
 

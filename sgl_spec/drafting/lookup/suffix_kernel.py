@@ -18,8 +18,8 @@ from numba import njit
 
 # A line a name would be a page.
 # isort: off
-from sgl_spec.drafting.suffix_layout import EDGES, END, FROM, LENGTH, LINK, MORE, NEXT, NOTHING, ON, ROOT, STATES
-from sgl_spec.drafting.suffix_layout import TARGET, TIMES, TO, TOKEN, TOKENS, WAYS, WHOLE, Automaton
+from sgl_spec.drafting.lookup.suffix_layout import EDGES, END, FROM, LENGTH, LINK, MORE, NEXT, NOTHING, ON, ROOT, STATES
+from sgl_spec.drafting.lookup.suffix_layout import TARGET, TIMES, TO, TOKEN, TOKENS, WAYS, WHOLE, Automaton
 # isort: on
 
 # An append refreshes newest place and count of so many suffixes, longest first. Ordinary text has 2 to 8 of

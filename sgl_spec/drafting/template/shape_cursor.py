@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sgl_spec.drafting.declared_shape import DeclaredShape
-from sgl_spec.drafting.slot_template import START
-from sgl_spec.drafting.template_search import TRUST, Ahead, merged
+from sgl_spec.drafting.template.declared_shape import DeclaredShape
+from sgl_spec.drafting.template.slot_template import START
+from sgl_spec.drafting.template.template_search import TRUST, Ahead, merged
 from sgl_spec.drafting.tree import Chain
 
 # P(a hole ends after a token), by tokens so far in steps of HAZARD_STEP: nothing is known of it but that it has not

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sgl_spec.drafting.fair_chains import fair
-from sgl_spec.drafting.prediction import ABSENT, GRAM, InOrder, Prediction
+from sgl_spec.drafting.predict.prediction import ABSENT, GRAM, InOrder, Prediction
 from sgl_spec.drafting.tree import Chain
 
 # P(the next token is the predicted one | so many were followed in a row). On edited code, prose and JSON it is 0.96 to

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sgl_spec.drafting.space_style import StylePlace
+from sgl_spec.drafting.grammar.space_style import StylePlace
 
 # So many tries are kept of one output.
 MOST_TOPS = 16

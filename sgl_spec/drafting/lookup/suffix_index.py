@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_spec.drafting import suffix_kernel as kernel
-from sgl_spec.drafting import suffix_layout as layout
-from sgl_spec.drafting.suffix_kernel import REFRESHED_SUFFIXES
-from sgl_spec.drafting.suffix_layout import ROOT, Automaton
+from sgl_spec.drafting.lookup import suffix_kernel as kernel
+from sgl_spec.drafting.lookup import suffix_layout as layout
+from sgl_spec.drafting.lookup.suffix_kernel import REFRESHED_SUFFIXES
+from sgl_spec.drafting.lookup.suffix_layout import ROOT, Automaton
 from sgl_spec.drafting.tree import DraftError
 from sgl_spec.errors import ConfigError
 
