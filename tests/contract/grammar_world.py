@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sgl_spec.drafting.constraint import ConstraintCursor
 from sglang.srt.constrained.llguidance_backend import GuidanceBackend
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammarBackend
 
+from sgl_spec.drafting.constraint import ConstraintCursor
 from sgl_spec.server.codec import ServerCodec
 from sgl_spec.server.grammar_cursor import RequestGrammar
 from sgl_spec.testing.small_tokenizers import byte_level
