@@ -164,13 +164,18 @@ def test_serve_leaves_nothing_however_it_ends(tmp_path, number):
         serve._serve(command, Path({str(log)!r}))
     """
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as client:
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        # A shell starts what runs behind it with Ctrl-C ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as client:  # fmt: skip
         line = client.stdout.readline()
         assert line.startswith(f"sgl-spec ready http://127.0.0.1:{port} ")
         pid, child = int(line.split("pid=")[1]), child_of(log)
         client.send_signal(number)
-        client.wait(20)
+        try:
+            client.wait(20)
+        finally:
+            client.kill()  # else leaving the block would wait for it, for ever
     assert gone(pid)
     assert gone(child)
     assert is_port_free(port)
