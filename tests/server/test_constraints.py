@@ -71,7 +71,9 @@ def test_a_first_sheet_takes_few_steps_and_a_known_one_fewer(on: Server) -> None
     counts = [account(answer) for answer in answers]
     assert counts[0]["drafted"].get("memory", 0) == 0
     assert counts[-1]["accepted"]["memory"] > 0
-    assert all(c["reached"]["grammar.forced"] == c["accepted"]["grammar.forced"] > 0 for c in counts)
+    assert counts[0]["accepted"]["grammar.forced"] > 0
+    # Where memory knows it all the grammar has nothing to add.
+    assert all(c["reached"].get("grammar.forced") == c["accepted"].get("grammar.forced") for c in counts)
 
 
 def test_sampled_outputs_are_the_same_too(on: Server) -> None:
