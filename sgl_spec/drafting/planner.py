@@ -247,13 +247,14 @@ class DraftPlanner:
         Raises:
             DraftError: the request never started, or was stopped.
         """
-        account = self.stats(rid).to_dict()
+        counts = self.stats(rid).to_dict()
+        notes: dict[str, Any] = {}
         for drafter in self._drafters:
             try:
-                account.update(drafter.notes(rid))
+                notes.update(drafter.notes(rid))
             except Exception as error:  # as in _plan
                 self._failed(drafter, error)
-        return account
+        return {**notes, **counts}  # no note takes the place of a count
 
     def finish(self, rid: str, output: Sequence[int]) -> None:
         """The request ended by itself with `output`, its tokens after the last cut: drafters may learn from it. `stop`

@@ -23,16 +23,25 @@ from sgl_spec.server.codec import ServerCodec
 _LEAST_A = 1e-6
 
 
-class Drafting(NamedTuple):
-    """All that guesses. memory: None when the configuration keeps none."""
+class Target(NamedTuple):
+    """What drafting must know of the model.
 
-    planner: DraftPlanner
-    memory: OutputMemory | None
+    Attributes:
+        vocab_size: token ids from here on bring a forward down, whatever the tokenizer or a drafter says.
+        codec: None for a server without a tokenizer; then nothing that goes by text drafts.
+    """
+
+    vocab_size: int
+    codec: ServerCodec | None
 
 
-def make_drafting(config: SpecConfig, codec: ServerCodec | None, width: int, memory: OutputMemory | None) -> Drafting:
-    """The planner of a server whose trees have `width` nodes. Without a codec (no tokenizer) nothing that goes by text
-    drafts."""
+def make_planner(config: SpecConfig, target: Target, width: int, memory: OutputMemory | None) -> DraftPlanner:
+    """The planner of a server whose trees have `width` nodes. memory: None when the configuration keeps none.
+
+    Raises:
+        ConfigError: a drafter named in the configuration cannot be loaded.
+    """
+    codec = target.codec
     min_a = max(config.min_gain, _LEAST_A)
 
     def past_outputs(request: DraftRequest) -> Sequence[Sequence[int]]:
@@ -51,8 +60,7 @@ def make_drafting(config: SpecConfig, codec: ServerCodec | None, width: int, mem
     drafters += [load_drafter(name) for name in config.drafters]
     refiner = None if codec is None else ConstraintDrafter(codec, codec.vocabulary, past_outputs, slot_of, min_a)
     budget = DraftBudget(max_drafts=max(width - 1, 0), min_gain=config.min_gain)
-    vocab_size = None if codec is None else codec.vocab_size
-    return Drafting(DraftPlanner(drafters, budget, vocab_size=vocab_size, refiner=refiner), memory)
+    return DraftPlanner(drafters, budget, vocab_size=target.vocab_size, refiner=refiner)
 
 
 def load_drafter(name: str) -> Drafter:

@@ -40,7 +40,7 @@ from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server import verify_input
 from sgl_spec.server.codec import make_codec
-from sgl_spec.server.drafters import make_drafting
+from sgl_spec.server.drafters import Target, make_planner
 from sgl_spec.server.kept_memory import open_memory
 from sgl_spec.server.request_states import RequestStates
 from sgl_spec.server.sampler import row_params
@@ -75,8 +75,8 @@ class SglSpecWorker(BaseSpecWorker):
         codec = make_codec(target_worker.tokenizer, vocabulary)
         identity = None if codec is None else codec.identity
         memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
-        self.drafting = make_drafting(self.config, codec, self.width, memory)
-        self.requests = RequestStates(self.drafting.planner, codec)
+        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory)
+        self.requests = RequestStates(planner, codec)
 
     @property
     def any_width(self) -> bool:

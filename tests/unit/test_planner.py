@@ -163,6 +163,14 @@ def test_commit_tells_the_drafters_what_was_really_committed():
     assert planner.stats("r").to_dict()["accepted"] == {"all": 1, "fixed": 1}
 
 
+def test_notes_join_the_account_and_replace_no_count():
+    drafter = FixedDrafter()
+    drafter.notes = lambda rid: {"said": rid, "rounds": 99}
+    planner = started(drafter)
+    assert planner.account("r") == {"said": "r", **planner.stats("r").to_dict()}
+    assert planner.account("r")["rounds"] == 0
+
+
 def test_more_tokens_than_accepted_are_refused():
     planner = started(FixedDrafter())
     tree = planner.plan("r", 3, 100).tree
