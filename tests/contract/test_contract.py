@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+from pathlib import Path
+
 import pytest
 
+import sgl_spec
 from sgl_spec.server import sglang_contract
 from sgl_spec.server.sglang_contract import CALL, READ, Name
 
 
 def test_the_installed_sglang_has_every_name() -> None:
     assert [row for row in sglang_contract.check_contract() if not row.ok] == []
+
+
+def _imported() -> dict[str, str]:
+    """Every name our code imports from SGLang and from the grammar libraries it brings, with the file that does."""
+    found: dict[str, str] = {}
+    for file in sorted((Path(sgl_spec.__file__).parent).rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        modules: dict[str, str] = {}  # our name for an imported module -> the module
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OTHERS:
+                for alias in node.names:
+                    module = f"{node.module}.{alias.name}"
+                    if importlib.util.find_spec(node.module).submodule_search_locations and _is_module(module):
+                        modules[alias.asname or alias.name] = module
+                    else:
+                        found[f"{node.module}:{alias.name}"] = file.name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                found[f"{modules[node.value.id]}:{node.attr}"] = file.name
+    return found
+
+
+OTHERS = ("sglang", "xgrammar", "llguidance")
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_every_imported_name_is_in_the_table() -> None:
+    table = {name.path for name in sglang_contract.CONTRACT}
+    imported = _imported()
+    assert len(imported) > 60
+    missing = {
+        name: file for name, file in imported.items() if not any(f"{row}.".startswith(f"{name}.") for row in table)
+    }
+    assert missing == {}
 
 
 @pytest.mark.parametrize(
