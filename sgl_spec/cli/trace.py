@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from sgl_spec.frontend.program_file import LoadedProgram
     from sgl_spec.program.graph import ProgramGraph
 
-DESCRIPTION = """Reads the @sgl.function in PROGRAM.py without running it and draws its graph. A program whose next
-step depends on a value cannot be read; with --record it is run over the file's inputs() instead, and watched.
-Exit code 1 when the program cannot be read and is not recorded."""
+DESCRIPTION = """Reads the @sgl.function in PROGRAM.py without a model, with stand-ins for all values, and draws its
+graph. A program whose next step depends on a value cannot be read; with --record it is run over the file's inputs()
+instead, and watched. Exit code 1 when the program cannot be read and is not recorded."""
 
 _DRAWINGS = {"text": "drawing:draw_text", "mermaid": "drawing:draw_mermaid", "html": "svg_page:draw_html"}
 

@@ -164,12 +164,19 @@ def _text(value: object, most: int) -> str:
         raise _Ignored("malformed")
     if len(value) > most:
         raise _Ignored("oversized")
-    # JSON can carry half a surrogate pair, which no tokenizer, log or metric could take.
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise _Ignored("malformed") from None
+    if not is_unicode(value):
+        raise _Ignored("malformed")
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether `text` can be encoded: JSON can carry half a surrogate pair, which no tokenizer, log or metric could
+    take."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _name(value: object) -> str:

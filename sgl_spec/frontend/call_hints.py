@@ -7,11 +7,11 @@ itself, so that even the first call ever of a slot has a shape to draft.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sgl_spec.drafting.hint import MAX_NAME_CHARS, Hint, ShapePart, encode_hint
+from sgl_spec.drafting.hint import MAX_NAME_CHARS, Hint, ShapePart, encode_hint, is_unicode
 from sgl_spec.errors import ConfigError, HintError
 from sgl_spec.frontend.expect import shape_of
 from sgl_spec.frontend.predict import prediction_of
@@ -33,14 +33,21 @@ class DraftOptions:
     width: int | None = None
     memory: str = "read-write"
 
-    def check(self) -> None:
-        """Raises:
-        ConfigError: a value that the server would not take.
+    @classmethod
+    def checked(cls, speculate: bool, origins: Collection[str] | None, width: int | None, memory: str) -> DraftOptions:
+        """The options, as the server would take them.
+
+        Raises:
+            ConfigError: it would not; the message says which and why.
         """
+        if isinstance(origins, str):  # its letters would be taken for names
+            raise ConfigError(f"Endpoint: origins is {origins!r}; give a set of names, such as {{{origins!r}}}")
+        options = cls(speculate, None if origins is None else frozenset(origins), width, memory)
         try:
-            encode_hint(Hint(origins=self.origins, width=self.width, memory=self.memory))
+            encode_hint(Hint(origins=options.origins, width=width, memory=memory))
         except HintError as error:
             raise ConfigError(f"Endpoint: {error}") from error
+        return options
 
 
 class CallHints:
@@ -68,7 +75,7 @@ class CallHints:
         return names._replace(
             predict=prediction_of(call.expression),
             shape=_wire_shape(shape_of(call.expression) or ()),
-            examples=tuple(filter(_is_unicode, examples)),
+            examples=tuple(filter(is_unicode, examples)),
             origins=options.origins,
             width=options.width,
             memory=options.memory,
@@ -87,12 +94,8 @@ def _wire_shape(shape: tuple[Any, ...]) -> tuple[ShapePart, ...]:
 
 def wire_name(name: str | None) -> str | None:
     """The name itself, or, where a hint cannot carry it, a legible part of it with a digest of all of it."""
-    if name is None or (len(name) <= MAX_NAME_CHARS and _is_unicode(name)):
+    if name is None or (len(name) <= MAX_NAME_CHARS and is_unicode(name)):
         return name
     plain = name.encode("utf-8", "backslashreplace")
     digest = hashlib.sha256(plain).hexdigest()[:16]
     return f"{plain.decode('utf-8')[: MAX_NAME_CHARS - 17]}~{digest}"
-
-
-def _is_unicode(name: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in name)

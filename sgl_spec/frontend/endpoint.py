@@ -111,8 +111,7 @@ class Endpoint(RuntimeEndpoint):
         self.chat_template = resolve_template(chat_template, self.model_info, self._http)
         # SGLang appends a template's stop strings to the very list a program passed to `gen`; we append to a copy.
         self._template_without_stops = dataclasses.replace(self.chat_template, stop_str=())
-        draft_options = DraftOptions(speculate, None if origins is None else frozenset(origins), width, memory)
-        draft_options.check()
+        draft_options = DraftOptions.checked(speculate, origins, width, memory)
         self._hints = CallHints(draft_options, role_texts(self.chat_template))
         self._slots = SlotNames()
         self._log = CallLog()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from sgl_spec.drafting.hint import is_unicode
 from sgl_spec.errors import ConfigError
 from sgl_spec.program.nodes import ShapePart
 
@@ -78,6 +79,8 @@ def _text(value: Any, number: int) -> str:
         raise ConfigError(f"expect: part {number} is {value!r:.80}; a part is a str, ... or a list of str")
     if not value:
         raise ConfigError(f"expect: part {number} is or has an empty text; leave it out")
+    if not is_unicode(value):
+        raise ConfigError(f"expect: part {number} is {value!a:.80}; half a surrogate pair cannot be sent")
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sgl_spec.drafting.hint import MAX_PREDICT_CHARS
+from sgl_spec.drafting.hint import MAX_PREDICT_CHARS, is_unicode
 from sgl_spec.errors import ConfigError
 
 PREDICTION_ATTRIBUTE = "sgl_spec_prediction"
@@ -39,6 +39,8 @@ def predict(gen_expr: Expression, text: str) -> Expression:
         raise ConfigError(f"predict: text is {text!r:.80}; it must be a str")
     if isinstance(text, str) and len(text) > MAX_PREDICT_CHARS:
         raise ConfigError(f"predict: text has {len(text):,} characters; at most {MAX_PREDICT_CHARS:,} are used")
+    if isinstance(text, str) and not is_unicode(text):
+        raise ConfigError("predict: text holds half a surrogate pair, which cannot be sent")
     setattr(gen_expr, PREDICTION_ATTRIBUTE, text)
     return gen_expr
 

@@ -101,6 +101,7 @@ def test_off_says_nothing_more(server: FakeServer) -> None:
         ({"width": 0}, "width 1 to 256"),
         ({"memory": "on"}, "memory one of read-write, read, write, off"),
         ({"origins": [""]}, "origins names"),
+        ({"origins": "lookup"}, "origins is 'lookup'; give a set of names"),
     ],
 )
 def test_wrong_options_are_refused_at_once(server: FakeServer, options: dict[str, Any], message: str) -> None:
@@ -114,6 +115,7 @@ def test_wrong_options_are_refused_at_once(server: FakeServer, options: dict[str
         (lambda: sgl.select("x", choices=["a", "b"]), "a", "a select generates nothing"),
         (lambda: sgl.gen("x"), 5, "text is 5; it must be a str"),
         (lambda: sgl.gen("x"), "a" * 262_145, "262,145 characters"),
+        (lambda: sgl.gen("x"), "a\ud800", "half a surrogate pair"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(expression: Any, text: Any, message: str) -> None:

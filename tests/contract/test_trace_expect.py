@@ -38,6 +38,7 @@ def test_the_shape_survives_copies_and_expressions() -> None:
         ((None,), "part 1 is None"),
         (("",), "part 1 is or has an empty text"),
         ((["a", ""],), "part 1 is or has an empty text"),
+        (("a", ["b", "\udc00"]), "part 2 is .*half a surrogate pair"),
         ((["a", 1],), "part 1 is 1;"),
         (([],), "part 1 has no alternatives"),
         (({"a"},), "part 1 is {'a'}"),
