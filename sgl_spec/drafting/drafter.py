@@ -31,7 +31,6 @@ class DraftRequest(NamedTuple):
             drafted for another's.
         hint: everything the client said.
         constraint: the grammar the output is held to, or None.
-        ahead: output tokens that the constraint is already past, though `observe` has yet to tell of them.
         constraint_key: names that grammar (a schema, a regex), the same for every request held to it.
     """
 
@@ -44,7 +43,6 @@ class DraftRequest(NamedTuple):
     hint: Hint = NO_HINT
     constraint: Constraint | None = None
     constraint_key: str | None = None
-    ahead: int = 0
 
 
 class Drafter(Protocol):

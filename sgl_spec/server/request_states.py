@@ -68,7 +68,6 @@ def draft_request(req: Any, hint: Hint, codec: ServerCodec | None) -> DraftReque
         hint=hint,
         constraint=RequestGrammar(req, codec) if codec is not None and constrained else None,
         constraint_key=_constraint_key(req.sampling_params) if constrained else None,
-        ahead=len(req.output_ids),
     )
 
 

@@ -48,7 +48,7 @@ def test_special_tokens_are_no_text_and_never_made_from_it() -> None:
     )  # the server's is as it was
     # A mask may allow one for its text, so the vocabulary knows it by that.
     assert codec.vocabulary.text(start) == b"<|start|>"
-    assert not codec.vocabulary.only_one_token(b"<|start|>")
+    assert not codec.vocabulary.only_one_of(codec.vocabulary.beginnings(b"<|start|>"), b"<|start|>")
 
 
 def test_added_tokens_that_are_not_special_are_text() -> None:
@@ -67,7 +67,7 @@ def test_of_equal_texts_the_tokenizers_own_token_is_drafted_and_neither_is_force
     codec = _CODECS["sentencepiece"]
     (own,) = codec.encode("A")
     assert codec.vocabulary.beginnings(b"A")[0].token == own
-    assert not codec.vocabulary.only_one_token(b"A")
+    assert not codec.vocabulary.only_one_of(codec.vocabulary.beginnings(b"A"), b"A")
 
 
 def test_without_a_fast_tokenizer_the_wrapper_is_asked() -> None:

@@ -238,15 +238,6 @@ def test_a_long_text_is_tokenised_once():
     assert codec.encoded_chars < 12_000 + 20 * HEAD_CHARS
 
 
-def test_what_would_follow_a_guess_is_what_follows_it():
-    cursor = cursor_of(list(range(40)))
-    cursor.extend([0, 1, 2, 77])
-    ahead = cursor.propose_after([4, 5, 6], 15)
-    assert cursor.matched(4) == 3
-    cursor.extend([4, 5, 6])
-    assert cursor.propose(15) == ahead
-
-
 def test_occurrences_are_found_and_the_nearest_is_taken():
     prediction = Prediction([1, 2, 3, 9, 1, 2, 3, 8, 1 << 40, 2, 3])
     assert prediction.after((1, 2, 3), 0) == 3

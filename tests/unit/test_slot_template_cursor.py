@@ -115,18 +115,6 @@ def test_an_output_unlike_the_template_is_drafted_next_to_nothing():
     assert result.drafted < 200
 
 
-def test_what_would_follow_a_guess_is_what_follows_it(cursor):
-    cursor.extend(RUNS[0])
-    before = cursor.propose(15)
-    ahead = cursor.propose_after([50, 51], 15)
-    assert cursor.propose(15) == before, "asking changes nothing"
-    fork = cursor.fork()
-    cursor.extend([50, 51])
-    assert cursor.propose(15) == ahead
-    fork.extend([60, 5, 6])
-    assert cursor.propose(15) == ahead
-
-
 def test_what_begins_alike_shares_its_nodes():
     here = Place(0, 0)
     one, other, apart = (

@@ -126,17 +126,6 @@ def test_special_tokens_have_no_text_and_change_nothing():
     assert texts(codec, cursor) == before
 
 
-def test_what_would_follow_a_guess_is_what_follows_it():
-    codec = PieceCodec()
-    cursor = cursor_of(codec, *VERDICT)
-    cursor.extend(codec.encode("Because"))
-    before, guess = cursor.propose(15), codec.encode(" it rhymes")
-    ahead = cursor.propose_after(guess, 15)
-    assert cursor.propose(15) == before
-    cursor.extend(guess)
-    assert cursor.propose(15) == ahead
-
-
 parts = st.lists(
     st.none()
     | st.text("ab .é", min_size=1, max_size=4)

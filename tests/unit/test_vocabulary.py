@@ -24,7 +24,9 @@ def test_beginnings_are_all_tokens_the_text_begins_with(texts: list[bytes], text
 def test_only_one_token_is_what_a_mask_would_leave(texts: list[bytes], text: bytes) -> None:
     """The text is certain and anything may follow: a mask allows what the text begins with and what begins with it."""
     mask = [token for token, piece in enumerate(texts) if piece and (text.startswith(piece) or piece.startswith(text))]
-    assert Vocabulary(texts).only_one_token(text) == (len(mask) == 1 and text.startswith(texts[mask[0]]))
+    assert Vocabulary(texts).only_one_of(Vocabulary(texts).beginnings(text), text) == (
+        len(mask) == 1 and text.startswith(texts[mask[0]])
+    )
 
 
 @given(_texts, _text)
@@ -36,5 +38,5 @@ def test_goes_beyond(texts: list[bytes], text: bytes) -> None:
 def test_an_empty_vocabulary_spells_nothing() -> None:
     vocabulary = Vocabulary([])
     assert vocabulary.beginnings(b"a") == []
-    assert not vocabulary.only_one_token(b"a")
+    assert not vocabulary.only_one_of(vocabulary.beginnings(b"a"), b"a")
     assert not vocabulary.goes_beyond(b"a")

@@ -47,11 +47,11 @@ class Vocabulary:
         place = bisect_right(self._sorted, text)
         return place < len(self._sorted) and self._sorted[place].startswith(text)
 
-    def only_one_token(self, text: bytes) -> bool:
-        """Whether a model that must write `text`, and is then free, has exactly one token to begin with: no other
-        token is a beginning of the text, and none goes on beyond it."""
-        return self.only_one_of(self.beginnings(text), text)
-
     def only_one_of(self, beginnings: Sequence[Spelled], text: bytes) -> bool:
-        """The same, given `beginnings(text)`."""
+        """Whether a model that must write `text`, and is then free, has exactly one token to begin with: no other
+        token is a beginning of the text, and none goes on beyond it.
+
+        Args:
+            beginnings: of `text`, as `beginnings` gives them.
+        """
         return len(beginnings) == 1 and text[: beginnings[0].length] not in self._twins and not self.goes_beyond(text)

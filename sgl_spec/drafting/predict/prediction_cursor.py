@@ -9,7 +9,6 @@ is drafted where its first token comes again, as renamings are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,14 +101,6 @@ class PredictionCursor:
         self._seen = 0
         self._matched = InOrder()
 
-    def fork(self) -> PredictionCursor:
-        """A cursor that goes on from here by itself. It counts no matches."""
-        other = copy(self)
-        other._departed = None if self._departed is None else self._departed[:]
-        other._edits = dict(self._edits)
-        other._matched = InOrder()
-        return other
-
     def matched(self, output_tokens: int) -> int:
         """How many predicted tokens are among the first `output_tokens` tokens of the output, in order."""
         return self._matched.within(output_tokens)
@@ -200,12 +191,6 @@ class PredictionCursor:
         total = sum(way.q for way in ways)
         chains = [self._along(way, max(1, round(max_tokens * way.q / total))) for way in ways]
         return fair([chain for chain in chains if chain.tokens])
-
-    def propose_after(self, tokens: Iterable[int], max_tokens: int) -> list[Chain]:
-        """Chains that would follow if `tokens` came next."""
-        ahead = self.fork()
-        ahead.extend(tokens)
-        return ahead.propose(max_tokens)
 
     def _ahead(self, most: int) -> list[Chain]:
         """The prediction goes on, perhaps with an edit that was made before."""

@@ -72,14 +72,6 @@ class ShapeCursor:
         self._belief: dict[Spot, float] = {}
         self._enter(self._belief, 0, 1.0)
 
-    def fork(self) -> ShapeCursor:
-        """A cursor that goes on from here by itself."""
-        other = ShapeCursor(self._shape, self._origin, self._min_a, self._before)
-        other._contradictions = self._contradictions
-        other._free_tokens = self._free_tokens
-        other._belief = self._belief
-        return other
-
     def extend(self, tokens: Iterable[int]) -> None:
         """Advance over `tokens` in order."""
         for token in tokens:
@@ -166,12 +158,6 @@ class ShapeCursor:
                 chains[chain.tokens] = chain
                 most -= len(chain.tokens)
         return list(chains.values())
-
-    def propose_after(self, tokens: Iterable[int], max_tokens: int) -> list[Chain]:
-        """Chains that would follow if `tokens` came next."""
-        ahead = self.fork()
-        ahead.extend(tokens)
-        return ahead.propose(max_tokens)
 
     def _ahead(self, spot: Spot, weight: float, hazard: float) -> Iterator[Ahead]:
         """The texts that may come at a spot."""

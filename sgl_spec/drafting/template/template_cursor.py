@@ -36,25 +36,9 @@ class TemplateCursor:
         self._since = 0  # tokens since that hole began
         self._before: tuple[int, ...] = ()  # the last tokens, one less than a gram
 
-    def fork(self) -> TemplateCursor:
-        """A cursor that goes on from here by itself."""
-        other = TemplateCursor(self._search)
-        other._belief = self._belief
-        other._contradictions = self._contradictions
-        other._hole = self._hole
-        other._since = self._since
-        other._before = self._before
-        return other
-
     def propose(self, max_tokens: int) -> list[Chain]:
         """Chains from the last token on, together at most `max_tokens` nodes."""
         return self._search.chains(self._belief, self._contradictions, max_tokens)
-
-    def propose_after(self, tokens: Iterable[int], max_tokens: int) -> list[Chain]:
-        """Chains that would follow if `tokens` came next, such as another drafter's guess at a hole's value."""
-        ahead = self.fork()
-        ahead.extend(tokens)
-        return ahead.propose(max_tokens)
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Advance over `tokens` in order."""

@@ -51,8 +51,6 @@ class SlotCursor(Protocol):
 
     def propose(self, max_tokens: int) -> list[Chain]: ...
 
-    def propose_after(self, tokens: Iterable[int], max_tokens: int) -> list[Chain]: ...
-
 
 class _Learned(NamedTuple):
     """What several outputs came to: a template; for one output a prediction; None if they have nothing in common.
@@ -165,14 +163,6 @@ class TemplateDrafter(Drafter):
         if len(cursors) == 1:
             return cursors[0].propose(max_tokens)
         return [chain for cursor in cursors for chain in cursor.propose(max_tokens)]
-
-    def propose_after(self, rid: str, tokens: Sequence[int], max_tokens: int) -> list[Chain]:
-        """What each source says would come if `tokens` came next, such as another drafter's guess at a hole's value.
-
-        Raises:
-            DraftError: the request never started.
-        """
-        return [chain for cursor in self._of(rid) for chain in cursor.propose_after(tokens, max_tokens)]
 
     def observe(self, rid: str, tokens: Sequence[int]) -> None:
         """Follow committed tokens.
