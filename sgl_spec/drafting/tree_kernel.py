@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sgl_spec.compiled import kept_njit
+
 ROOT = 0
 NO_NODE = -1
 WRONG = -1
@@ -21,7 +23,7 @@ _TOKEN, _PARENT, _DEPTH, _CHILD, _SIBLING = range(5)
 # Origins are bits of an int64.
 MOST_ORIGINS = 62
 
-_entry = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
+_entry = kept_njit(error_model="numpy", no_cfunc_wrapper=True)
 _inner = njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 _int = np.int64
 

@@ -26,6 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from sgl_spec.compiled import kept_njit
+
 LANES = 16
 KEY_BLOCK = 64
 UNROLL = 4
@@ -44,7 +46,7 @@ _MINUS_INF = np.float32(-np.inf)
 _DOT_MATH = {"reassoc", "contract", "nsz"}
 
 
-@njit(fastmath=_DOT_MATH, inline="never", cache=True)
+@kept_njit(fastmath=_DOT_MATH, inline="never")
 def _score_block(query, keys, count, out):  # type: ignore[no-untyped-def]
     """out[k] = query . keys[k] for k < count, and up to UNROLL - 1 entries more, which the caller overwrites.
 
@@ -64,7 +66,7 @@ def _score_block(query, keys, count, out):  # type: ignore[no-untyped-def]
         out[k + 3] = s3
 
 
-@njit(fastmath={"contract"}, inline="never", cache=True)
+@kept_njit(fastmath={"contract"}, inline="never")
 def _accumulate_block(weights, values, count, out):  # type: ignore[no-untyped-def]
     """out += weights[k] * values[k], one k after the other (the unrolled sum is the same chain of additions)."""
     whole = count // UNROLL * UNROLL
@@ -81,7 +83,7 @@ def _accumulate_block(weights, values, count, out):  # type: ignore[no-untyped-d
             out[d] += weight * values[k, d]
 
 
-@njit(fastmath={"contract"}, inline="never", cache=True)
+@kept_njit(fastmath={"contract"}, inline="never")
 def _softmax_in_place(scores, length, powers, lanes):  # type: ignore[no-untyped-def]
     """scores[:length] becomes exp(scores - max), zero up to a multiple of LANES; returns the sum.
 
@@ -257,7 +259,7 @@ def _attend_item(item, query, keys, values, table, rows, scale, cap, window, out
             out[row, head, d] = totals[line, d] / sums[line]
 
 
-@njit(parallel=True, cache=True)
+@kept_njit(parallel=True)
 def attend(query, keys, values, table, rows, tile_start, head_split, scale, cap, window, out):  # type: ignore[no-untyped-def]
     """Attention of every query row over its prefix and its path.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 
+from sgl_spec.compiled import kept_njit
 from sgl_spec.errors import PlatformError
 
 _QLEN_ONLY = 1  # SGLang's TreeMaskMode.QLEN_ONLY: the mask covers the tree only, not the prefix
 
 
-@njit(cache=True)
+@kept_njit()
 def _walk(predicts, accept_index, accept_num, candidates, index, child, sibling, target):  # type: ignore[no-untyped-def]
     for b in range(candidates.shape[0]):
         node, accepted = 0, 0
@@ -54,7 +54,7 @@ def verify_tree_greedy_cpu(
           target_predict.numpy())  # fmt: skip
 
 
-@njit(cache=True)
+@kept_njit()
 def _link(parent, child, sibling):  # type: ignore[no-untyped-def]
     """First-child and next-sibling links, siblings in increasing node number."""
     child[:] = -1
@@ -66,7 +66,7 @@ def _link(parent, child, sibling):  # type: ignore[no-untyped-def]
             child[above] = node
 
 
-@njit(cache=True)
+@kept_njit()
 def _reconstruct(mask, lengths, positions, index, child, sibling):  # type: ignore[no-untyped-def]
     batch, width = mask.shape[0], mask.shape[1]
     parent = np.empty(width, np.int64)
@@ -99,7 +99,7 @@ def reconstruct_indices_from_tree_mask(
                  retrive_next_token.numpy(), retrive_next_sibling.numpy())  # fmt: skip
 
 
-@njit(cache=True)
+@kept_njit()
 def _build(parents, selected, lengths, mask, positions, index, child, sibling, topk):  # type: ignore[no-untyped-def]
     batch, width = mask.shape[0], mask.shape[1]
     parent = np.empty(width, np.int64)

@@ -16,6 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sgl_spec.compiled import kept_njit
+
 # A line a name would be a page.
 # isort: off
 from sgl_spec.drafting.lookup.suffix_layout import EDGES, END, FROM, LENGTH, LINK, MORE, NEXT, NOTHING, ON, ROOT, STATES
@@ -31,7 +33,7 @@ NEWEST_BONUS = 1
 _MIX_STATE = 0x1E3779B97F4A7C15
 _MIX_TOKEN = 0x42B2AE3D27D4EB4F
 
-_entry = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
+_entry = kept_njit(error_model="numpy", no_cfunc_wrapper=True)
 _inner = njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 _int = np.int64
 
