@@ -79,6 +79,7 @@ class ServerCodec:
         self._special = {*tokenizer.all_special_ids, *(token for token, what in added.items() if what.special)}
         self._bytes = [b"" if token in self._special else text for token, text in enumerate(self._texts)]
         self._lead = self._find_lead()
+        self._lead_bytes = len(self._text(self._encode(self._lead)))
         self._no_text = lru_cache(_MOST_ENDINGS)(self._find_no_text)
 
     def _find_lead(self) -> str:
@@ -86,15 +87,15 @@ class ServerCodec:
         return _LEAD if self._text(self._encode("a")) != b"a" else ""
 
     def encode(self, text: str) -> list[int]:
+        """As `TextCodec.encode`. A tokenizer that writes a space as U+2581 takes that character for a space."""
         if not self._lead:
             return self._encode(text)
-        tokens = self._encode(self._lead + text)
-        length, whole = len(text.encode()), self._text(tokens)
+        tokens, left = self._encode(self._lead + text), self._lead_bytes
         for place, token in enumerate(tokens):
-            if len(whole) == length:
+            if not left:
                 return tokens[place:]
-            whole = whole[len(self.token_bytes(token)) :]
-        return self._encode(text) if length else []
+            left -= len(self.token_bytes(token))
+        return self._encode(text) if text else []  # the lead went into a token of the text
 
     def _encode(self, text: str) -> list[int]:
         if self._fast is None:

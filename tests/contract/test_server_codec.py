@@ -15,7 +15,7 @@ from sgl_spec.testing.small_tokenizers import SENTENCES, byte_level, few_bytes, 
 
 _TOKENIZERS: dict[str, Any] = {"byte level": byte_level(), "sentencepiece": sentencepiece_like()}
 _CODECS = {name: ServerCodec(tokenizer, len(tokenizer) + 11) for name, tokenizer in _TOKENIZERS.items()}
-_texts = st.one_of(st.sampled_from(SENTENCES), st.text(max_size=20), st.text(' "name:é名', max_size=12))
+_texts = st.one_of(st.sampled_from(SENTENCES), st.text(max_size=20), st.text(' "name:é名▁', max_size=12))
 
 
 @pytest.mark.parametrize("name", _CODECS)
@@ -24,7 +24,7 @@ _texts = st.one_of(st.sampled_from(SENTENCES), st.text(max_size=20), st.text(' "
 def test_a_text_is_what_its_tokens_say(name: str, text: str) -> None:
     codec = _CODECS[name]
     tokens = codec.encode(text)
-    assert text_of(codec, tokens) == text.encode()
+    assert text_of(codec, tokens) == _as_said(name, text).encode()
     assert not set(_TOKENIZERS[name].all_special_ids) & set(tokens)
 
 
@@ -35,7 +35,18 @@ def test_a_text_goes_on_in_the_tokens_of_the_whole(name: str, text: str, data: s
     codec = _CODECS[name]
     split = data.draw(st.integers(0, len(text)))
     before = codec.encode(text[:split])
-    assert text_of(codec, continuation(codec, before, text[split:])) == text[split:].encode()
+    assert text_of(codec, continuation(codec, before, text[split:])) == _as_said(name, text[split:]).encode()
+
+
+def _as_said(name: str, text: str) -> str:
+    """sentencepiece writes a space as U+2581, so it cannot tell that character from one."""
+    return text.replace("▁", " ") if name == "sentencepiece" else text
+
+
+@pytest.mark.parametrize("text", ["▁", "a▁", "▁▁ a", " ▁", "▁é▁", ""])
+def test_the_character_that_stands_for_a_space_is_one(text: str) -> None:
+    codec = _CODECS["sentencepiece"]
+    assert text_of(codec, codec.encode(text)) == text.replace("▁", " ").encode()
 
 
 def test_special_tokens_are_no_text_and_never_made_from_it() -> None:
