@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.sgl_spec-installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test install lint unit contract docs server rivals benchmarks bench clean
+.PHONY: demo test install lint unit contract docs server rivals benchmarks search bench clean
 
 demo: install
 	@$(BIN)/sgl-spec demo
@@ -36,6 +36,10 @@ lint: install
 # rivals: stock NGRAM and EAGLE3 on the CPU platform (NGRAM compiles C++ for about a minute).
 unit contract docs benchmarks server rivals: install
 	$(PYTEST) -q tests/$@
+
+# Properties with other examples than `make test` tries, and many more. What it finds becomes a test.
+search: install
+	SGLSPEC_PROPERTIES=search $(PYTEST) -q -m hypothesis tests/unit tests/contract
 
 bench: install
 	$(BIN)/sgl-spec bench --out bench-result.json
