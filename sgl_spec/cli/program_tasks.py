@@ -24,7 +24,7 @@ def program_workload(spec: str, limit: int | None = None) -> Workload:
     """
     loaded = load_program(spec)
     tasks = [
-        Task(f"{loaded.name}-{index}", _preparation(loaded._replace(inputs=[arguments])))
+        Task(f"{loaded.name}-{index}", _preparation(loaded._replace(inputs=[arguments]), index))
         for index, arguments in enumerate(loaded.inputs[:limit])
     ]
     return Workload(loaded.name, tuple(tasks))
@@ -48,19 +48,20 @@ def default_programs() -> tuple[str, ...]:
     )
 
 
-def _preparation(loaded: LoadedProgram) -> Callable[[Server, str], Run]:
+def _preparation(loaded: LoadedProgram, seat: int) -> Callable[[Server, str], Run]:
     def prepare(server: Server, extra_key: str) -> Run:
         from sgl_spec.frontend.program_main import run_inputs
 
-        endpoint = _endpoint(server.url, extra_key, server.mode.hint)
+        endpoint = _endpoint(server.url, extra_key, server.mode.hint, seat)
         return lambda: run_inputs(loaded, endpoint)[0].calls
 
     return prepare
 
 
-@lru_cache(maxsize=32)
-def _endpoint(url: str, extra_key: str, hint: Hint) -> Any:
-    """One endpoint per mode and pass, kept because making one asks the server for its model."""
+@lru_cache(maxsize=256)
+def _endpoint(url: str, extra_key: str, hint: Hint, seat: int) -> Any:
+    """One endpoint per mode, pass and task, for an endpoint records the calls of one run at a time; kept because
+    making one asks the server for its model."""
     from sgl_spec.frontend.endpoint import Endpoint
 
     return Endpoint(

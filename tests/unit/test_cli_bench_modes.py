@@ -11,9 +11,10 @@ import pytest
 from sgl_spec.cli import program_tasks
 from sgl_spec.cli.bench import fleet
 from sgl_spec.cli.bench.measure import request_body
-from sgl_spec.cli.bench.modes import MERGED, MODES, SINGLE_ORIGINS, parse_modes
+from sgl_spec.cli.bench.modes import MERGED, MODES, SINGLE_ORIGINS, parse_modes, with_head
 from sgl_spec.cli.bench.prompt import Prompt
 from sgl_spec.drafting.hint import Hint, decode_hint
+from sgl_spec.errors import ConfigError
 
 PLAN = fleet.FleetPlan("/models/m", on_cpu=True, cores=2)
 
@@ -72,14 +73,17 @@ def test_programs_ask_the_same_through_their_endpoint(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     program_tasks._endpoint.cache_clear()
     try:
-        first = program_tasks._endpoint("http://x:1", "key", MODES["grammar"].hint)
-        assert program_tasks._endpoint("http://x:1", "key", MODES["grammar"].hint) is first
-        assert program_tasks._endpoint("http://x:1", "other", MODES["cold"].hint) is not first
+        first = program_tasks._endpoint("http://x:1", "key", MODES["grammar"].hint, 0)
+        assert program_tasks._endpoint("http://x:1", "key", MODES["grammar"].hint, 0) is first
+        assert program_tasks._endpoint("http://x:1", "key", MODES["grammar"].hint, 1) is not first, "side by side"
+        assert program_tasks._endpoint("http://x:1", "other", MODES["cold"].hint, 0) is not first
     finally:
         program_tasks._endpoint.cache_clear()
     options = {"keep_output_ids": True, "speculate": True, "width": None}
+    grammar = ("http://x:1", {**options, "extra_key": "key", "origins": frozenset({"grammar"}), "memory": "read-write"})
     assert made == [
-        ("http://x:1", {**options, "extra_key": "key", "origins": frozenset({"grammar"}), "memory": "read-write"}),
+        grammar,
+        grammar,
         ("http://x:1", {**options, "extra_key": "other", "origins": None, "memory": "off"}),
     ]
 
@@ -110,3 +114,22 @@ def test_a_fleet_starts_one_server_for_all_modes_that_share_it(monkeypatch, caps
         assert len({off.url, cold.url, ngram.url}) == 3
         assert cold.command.algorithm == MODES[MERGED].algorithm
     assert f"server 'full' is ready at {cold.url}" in capsys.readouterr().err
+
+
+def test_a_mode_that_needs_a_head_gets_it(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    plain, eagle = with_head(parse_modes("off,eagle3"), tmp_path, on_cpu=True)
+    assert plain == MODES["off"]
+    flags = dict(zip(eagle.flags[::2], eagle.flags[1::2], strict=True))
+    assert flags["--speculative-draft-model-path"] == str(tmp_path)
+    assert flags["--speculative-draft-attention-backend"] == "intel_amx"
+    (on_gpu,) = (m for m in with_head(parse_modes("off,eagle3"), tmp_path, on_cpu=False) if m.name == "eagle3")
+    assert "--speculative-draft-attention-backend" not in on_gpu.flags
+
+
+def test_a_missing_head_is_named_before_any_server_starts(tmp_path):
+    with pytest.raises(ConfigError, match="'eagle3', which needs a draft head"):
+        with_head(parse_modes("off,eagle3"), None, on_cpu=True)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        with_head(parse_modes("off,full"), tmp_path, on_cpu=True)
+    assert with_head(parse_modes("off,full"), None, on_cpu=True) == parse_modes("off,full")

@@ -114,6 +114,19 @@ def test_every_server_gets_the_same_and_is_flushed_before_each_pass(fakes):
     assert keys == {mode: [f"bench-{mode}-copy-{part}-{nonce}" for part in rounds] for mode in keys}
 
 
+def test_batches_are_measured_apart(fakes, tmp_path, capsys):
+    out = tmp_path / "result.json"
+    assert cli.main([*BENCH, "--batch", "1,2", "--modes", "off,full", "--out", str(out)]) == 0
+    table = capsys.readouterr().out
+    assert "copy x2" in table
+    result = json.loads(out.read_text())
+    assert [(row["workload"], row["batch"], row["tasks"], row["calls"]) for row in result["summary"]] == [
+        ("copy", 1, 2, 4), ("copy", 1, 2, 4), ("copy x2", 2, 1, 4), ("copy x2", 2, 1, 4),
+    ]  # fmt: skip
+    assert [sample["batch"] for sample in result["samples"][-2:]] == [2, 2]
+    assert not any(" " in body["extra_key"] for body in fakes["full"].bodies)
+
+
 def test_modes_of_one_server_differ_by_hint_and_key_and_flush_it_once(fakes, tmp_path, capsys):
     out = tmp_path / "result.json"
     modes = ["--modes", "off,full,cold,lookup,memory", "--rounds", "1", "--out", str(out)]
@@ -228,7 +241,7 @@ def test_a_program_is_one_task_per_input(monkeypatch):
     seen = []
     loaded = LoadedProgram("p", object(), [{"n": number} for number in range(5)])
     monkeypatch.setattr(program_tasks, "load_program", lambda spec: loaded)
-    monkeypatch.setattr(program_tasks, "_endpoint", lambda url, key, hint: (url, key, hint))
+    monkeypatch.setattr(program_tasks, "_endpoint", lambda url, key, hint, seat: (url, key, hint, seat))
 
     def run_inputs(loaded, endpoint):
         seen.append((loaded.inputs, endpoint))
@@ -241,4 +254,4 @@ def test_a_program_is_one_task_per_input(monkeypatch):
     run = task.prepare(fleet.Server(MODES["cold"], ServerCommand((), {}, "http://x:1", "m", None)), "key")
     assert seen == [], "preparing runs nothing"
     assert run() == ()
-    assert seen == [([{"n": 2}], ("http://x:1", "key", MODES["cold"].hint))]
+    assert seen == [([{"n": 2}], ("http://x:1", "key", MODES["cold"].hint, 2))]

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 DIFFERENCES_SHOWN = 10
 # Written out for --help, which is to import nothing; a test holds them to the real lists.
-ALL_MODES = "off,ngram,full,cold,lookup,grammar,memory,template"
+ALL_MODES = "off,ngram,eagle3,full,cold,lookup,grammar,memory,template"
 ALL_WORKLOADS = "react,chat,edit,rag,json,copy,character,bfcl"
 
 DESCRIPTION = """Runs every task in every mode, in turns, compares each output with that of mode `off`, and prints
-medians. Starts the servers that the modes need: one each for `off` and `ngram`, and one that the modes of ours share,
-which differ by what their requests ask for: `full`, `cold` (all but memory), and `lookup`, `grammar`, `memory` and
-`template` (drafts of that origin alone). Exit code 1 when an output of one of ours differs from `off`. Any flag of
-SGLang's own server may be added; all servers get it."""
+medians. Starts the servers that the modes need: one each for `off`, `ngram` and `eagle3`, and one that the modes of
+ours share, which differ by what their requests ask for: `full`, `cold` (all but memory), and `lookup`, `grammar`,
+`memory` and `template` (drafts of that origin alone). Exit code 1 when an output of one of ours differs from `off`.
+Any flag of SGLang's own server may be added; all servers get it."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,6 +47,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--rounds", type=positive_int, default=3, metavar="N", help="passes over everything (default: %(default)s)")
     add("--limit", type=positive_int, default=10, metavar="N", help="tasks per workload (default: %(default)s)")
     add("--max-new-tokens", type=positive_int, default=256, metavar="N", help="per prompt (default: %(default)s)")
+    add("--batch", default="1", metavar="SIZES", help="tasks side by side; each size apart (default: %(default)s)")
+    add("--head", type=Path, metavar="DIR", help="the EAGLE-3 head of mode eagle3")
     add("--out", type=Path, metavar="FILE", help="write the result and every raw sample as JSON")
     parser.set_defaults(run=run, takes_server_flags=True)
 
@@ -54,16 +56,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """0 when every mode that promises the baseline's outputs kept its word, else 1."""
     from sgl_spec.cli.bench import result_file
+    from sgl_spec.cli.bench.batches import batched, parse_batches
     from sgl_spec.cli.bench.fleet import open_fleet
     from sgl_spec.cli.bench.measure import measure
-    from sgl_spec.cli.bench.modes import parse_modes
+    from sgl_spec.cli.bench.modes import parse_modes, with_head
     from sgl_spec.cli.bench.summary import summarise
 
-    modes = parse_modes(args.modes)
+    modes, sizes = parse_modes(args.modes), parse_batches(args.batch)
     if args.out is not None:
         result_file.check_writable(args.out)
     plan, started = _plan(args), _now()
-    workloads = _workloads(args, plan.model)
+    modes = with_head(modes, args.head, plan.on_cpu)
+    workloads = [batched(workload, size) for workload in _workloads(args, plan.model) for size in sizes]
     with open_fleet(modes, plan) as servers:
         samples = tuple(measure(workloads, servers, args.rounds, _say))
     rows = summarise(samples)
@@ -136,8 +140,9 @@ def _measurement(
     from sgl_spec.cli.bench.result_file import Measurement
     from sgl_spec.cli.machine import accelerator_name, describe_machine, versions
 
-    names = ("modes", "programs", "workloads", "rounds", "limit", "max_new_tokens", "server_flags")
-    settings = {name: getattr(args, name) for name in names} | {"data": args.data and str(args.data)}
+    names = ("modes", "programs", "workloads", "rounds", "limit", "max_new_tokens", "batch", "server_flags")
+    settings = {name: getattr(args, name) for name in names}
+    settings |= {name: value and str(value) for name, value in (("data", args.data), ("head", args.head))}
     machine = describe_machine(accelerator_name() or "cpu")
     return Measurement(
         started, tuple(sys.argv), machine, versions(), plan.model, settings, tuple(servers), tuple(rows), tuple(samples)

@@ -43,10 +43,11 @@ class Task(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Tasks that are summed up together."""
+    """Tasks that are summed up together. batch: how many requests or programs each of them runs side by side."""
 
     name: str
     tasks: tuple[Task, ...]
+    batch: int = 1
 
 
 class Sample(NamedTuple):
@@ -58,6 +59,7 @@ class Sample(NamedTuple):
         seconds: wall time seen by the client, prefill included.
         calls: what each call of the task did.
         extra_key: the isolation key its requests carried.
+        batch: how many requests or programs ran side by side in it.
     """
 
     workload: str
@@ -67,6 +69,7 @@ class Sample(NamedTuple):
     seconds: float
     calls: tuple[CallRecord, ...]
     extra_key: str = ""
+    batch: int = 1
 
     @property
     def output(self) -> tuple[Any, ...]:
@@ -152,11 +155,11 @@ def _pass(workload: Workload, servers: Sequence[Server], number: int, nonce: str
                 began = time.perf_counter()
                 calls = run()
                 seconds = time.perf_counter() - began
-            yield Sample(workload.name, task.id, server.mode.name, number, seconds, calls, key)
+            yield Sample(workload.name, task.id, server.mode.name, number, seconds, calls, key, workload.batch)
 
 
 def _key(server: Server, workload: Workload, part: str, nonce: str) -> str:
-    return f"bench-{server.mode.name}-{workload.name}-{part}-{nonce}"
+    return f"bench-{server.mode.name}-{workload.name}-{part}-{nonce}".replace(" ", "-")
 
 
 @contextlib.contextmanager

@@ -44,6 +44,7 @@ class Row(NamedTuple):
         filled_tokens_per_step: tokens per step of the tasks from the seventh on of each pass (`FILLED_AFTER`); None
             when no pass has that many.
         forced_share: see `stats.forced_share`.
+        batch: requests or programs side by side in one task.
     """
 
     workload: str
@@ -62,6 +63,7 @@ class Row(NamedTuple):
     abstained: dict[str, int]
     filled_tokens_per_step: float | None
     forced_share: float | None
+    batch: int = 1
 
 
 class Difference(NamedTuple):
@@ -193,6 +195,7 @@ def _row(workload: str, mode: str, samples: Sequence[Sample]) -> Row:
         abstained=abstained(calls),
         filled_tokens_per_step=tokens_per_step(_calls_when_filled(mine)),
         forced_share=forced_share(calls),
+        batch=mine[0].batch,
     )
 
 
