@@ -157,6 +157,7 @@ def test_the_nearest_examples_are_kept_whole() -> None:
     assert find_examples(prompt, "A:", "", ["\n"], limit=0) == ()
 
 
+@example("\n:a", ":\n:", "", "\n")  # only the last line of `before` stands earlier: its first line is prompt then
 @example(":b:", ":b", "", "b")  # the end would begin inside the hole's own text before
 @given(
     st.text("ab\n:", max_size=40),
@@ -169,6 +170,6 @@ def test_examples_are_pieces_of_the_prompt_without_their_end(prompt: str, before
     assert sum(map(len, found)) <= 12
     assert len(found) <= 5
     for shown in found:
-        assert shown in prompt
+        assert shown in prompt + before
         assert shown.strip()
         assert not stop or stop not in shown
