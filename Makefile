@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.sgl_spec-installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test install lint unit contract docs server rivals benchmarks search bench clean
+.PHONY: demo test install lint unit contract docs server rivals benchmarks search bitwise bench clean
 
 demo: install
 	@$(BIN)/sgl-spec demo
@@ -40,6 +40,10 @@ unit contract docs benchmarks server rivals: install
 # Properties with other examples than `make test` tries, and many more. What it finds becomes a test.
 search: install
 	SGLSPEC_PROPERTIES=search $(PYTEST) -q -m hypothesis tests/unit tests/contract
+
+# The bits of a tree's nodes, over more pairs than `make test` tries.
+bitwise: install
+	SGLSPEC_BITWISE_PAIRS=200 $(PYTEST) -q tests/server/test_bitwise.py
 
 bench: install
 	$(BIN)/sgl-spec bench --out bench-result.json
