@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sgl_spec.frontend.predict import predict
     from sgl_spec.frontend.runtime import Runtime
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _LAZY = {
     "Endpoint": "sgl_spec.frontend.endpoint",

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from sgl_spec.cli import bench, demo, doctor, model, run, serve, trace
+from sgl_spec.cli import bench, check, demo, doctor, model, run, serve, trace, train_head
 from sgl_spec.cli.signals import Terminated, raise_on_termination
 from sgl_spec.errors import SglSpecError
 
@@ -51,6 +51,6 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole command line. Abbreviations are off: they would swallow SGLang's own flags."""
     parser = argparse.ArgumentParser(prog="sgl-spec", description=DESCRIPTION, allow_abbrev=False)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (serve, run, trace, demo, bench, model, doctor):
+    for command in (serve, run, trace, demo, bench, check, train_head, model, doctor):
         command.add_parser(subparsers)
     return parser

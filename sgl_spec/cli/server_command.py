@@ -16,6 +16,8 @@ from sgl_spec.config import CONFIG_VARIABLE, SpecConfig
 from sgl_spec.errors import ConfigError
 
 OUR_ALGORITHM = "SGL_SPEC"
+OUR_SAMPLER = "sgl_spec"  # `server.sampler.BACKEND`; importing it would import SGLang
+NOT_BESIDE_OUR_SAMPLER = ("--enable-watermark", "--rl-on-policy-target")  # SGLang wants its own there
 DEFAULT_HOST = "127.0.0.1"
 ALIASES = {"--model": "--model-path"}  # the second spelling SGLang takes for a flag that we set
 
@@ -115,9 +117,12 @@ def build_server_command(request: ServerRequest, environment: dict[str, str]) ->
     cpu = cpu_server_defaults(request.cores) if _wants_cpu(request, given) else CpuDefaults({}, ())
     host = given.get("--host") or DEFAULT_HOST
     port = _port(given.get("--port"))
-    ours = [*_request_flags(request, host, port), *cpu.flags]
-    flags = [*(flag for flag in ours if flag.name not in given), *user]
     algorithm = given.get("--speculative-algorithm") or request.algorithm
+    ours = [*_request_flags(request, host, port), *cpu.flags]
+    if algorithm is None and not any(name in given for name in NOT_BESIDE_OUR_SAMPLER):
+        # So that a seed is honoured, and means the same as with speculation.
+        ours.append(Flag("--sampling-backend", ("--sampling-backend", OUR_SAMPLER)))
+    flags = [*(flag for flag in ours if flag.name not in given), *user]
     env = {name: value for name, value in cpu.env.items() if name not in environment}
     if request.memory is not None:
         env[CONFIG_VARIABLE] = _config_with_memory(request.memory, algorithm, environment)

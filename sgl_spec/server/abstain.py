@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-PENALTY = "penalty"
-MIN_NEW_TOKENS = "min_new_tokens"
 LOGIT_PROCESSOR = "custom_logit_processor"
 HIDDEN_STATES = "return_hidden_states"
 SWITCHED_OFF = "off"
@@ -17,11 +15,6 @@ SWITCHED_OFF = "off"
 
 def reason(req: Any) -> str | None:
     """Why `req` (SGLang's Req) must decode singly, or None when it may speculate."""
-    params = req.sampling_params
-    if params.frequency_penalty or params.presence_penalty or params.repetition_penalty != 1.0:
-        return PENALTY  # they count the tokens of the path to a node
-    if params.min_new_tokens > len(req.output_ids):
-        return MIN_NEW_TOKENS  # likewise, until enough are out
     if req.custom_logit_processor:
         return LOGIT_PROCESSOR  # it may read the output so far
     if req.return_hidden_states:

@@ -1,4 +1,4 @@
-"""What is known of each running request between rounds: its drafters' state, its seed, what of it was observed.
+"""What is known of each running request between rounds: its drafters' state, what of it was observed.
 
 Where it stands in a round: first and last. `plan` turns SGLang's requests into trees, `commit` books what became of
 them. All knowledge of how tokens are guessed is behind `DraftPlanner`.
@@ -6,7 +6,6 @@ them. All knowledge of how tokens are guessed is behind `DraftPlanner`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
-from sglang.srt.runtime_context import get_exec
+from sglang.srt.runtime_context import get_serving
 
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.drafter import DraftRequest
@@ -32,28 +31,16 @@ logger = logging.getLogger(__name__)
 # A request that leaves without a word (aborted while it waits to be resumed) is forgotten when it is the oldest of this
 # many, or of four times the running batch.
 MOST_STATES = 256
-SEED_OF_DETERMINISTIC_INFERENCE = 42  # SGLang's, for requests that name none
 
 
 @dataclass
 class RequestState:
-    """One request. observed: output tokens the drafters have seen; last_round: tokens the last round committed."""
+    """One request. observed: output tokens the drafters have seen."""
 
     req: Any
     hint: Hint
     report: Report
     observed: int = 0
-    last_round: int = 0
-
-
-def request_seed(req: Any) -> int:
-    """The request's own seed, or one derived from its id: equal on every rank, and on no two requests."""
-    seed = req.sampling_params.sampling_seed
-    if seed is not None:
-        return int(seed)
-    if get_exec().deterministic.enable_deterministic_inference:
-        return SEED_OF_DETERMINISTIC_INFERENCE
-    return int.from_bytes(hashlib.blake2b(req.rid.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def draft_request(req: Any, hint: Hint, codec: ServerCodec | None) -> DraftRequest:
@@ -147,7 +134,7 @@ class RequestStates:
             ignored = _read_hint(req).ignored
             if ignored is not None:
                 self._note_ignored(ignored, req.rid)
-            report = Report(req, ignored)
+            report = Report(req, ignored, incremental=req.stream and get_serving().incremental_streaming_output)
             req.customized_info = {**(req.customized_info or {}), FIELD: report}
         return report
 
@@ -157,9 +144,6 @@ class RequestStates:
             logger.warning(
                 "a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, rid
             )
-
-    def seeds(self, reqs: Sequence[Any]) -> list[int]:
-        return [request_seed(req) for req in reqs]
 
     def plan(self, reqs: Sequence[Any]) -> list[DraftPlan]:
         """A tree for each request: only a root where it abstains."""
@@ -187,26 +171,26 @@ class RequestStates:
             self._planner.observe(state.req.rid, list(output[state.observed :]))
             state.observed = len(output)
 
-    def commit(self, reqs: Sequence[Any], plans: Sequence[DraftPlan], accepted: Sequence[Acceptance]) -> None:
-        """The round is over; SGLang appends the tokens to `req.output_ids` right after."""
-        for req, plan, acceptance in zip(reqs, plans, accepted, strict=True):
-            self._planner.commit(req.rid, plan.tree, acceptance, acceptance.tokens)
-            state = self.state(req)
-            state.last_round = len(acceptance.tokens)
-            state.observed += state.last_round
+    def commit(
+        self,
+        reqs: Sequence[Any],
+        plans: Sequence[DraftPlan],
+        accepted: Sequence[Acceptance],
+        kept: Sequence[int],
+    ) -> None:
+        """The round is over; SGLang appends the first `kept` of each accepted run to `req.output_ids` right after."""
+        for req, plan, acceptance, length in zip(reqs, plans, accepted, kept, strict=True):
+            self._planner.commit(req.rid, plan.tree, acceptance, acceptance.tokens[:length])
+            self.state(req).observed += length
 
     def finish(self, rid: str) -> None:
-        """SGLang says the request is over: take back what a stop cut off, close the account, forget the rest."""
+        """SGLang says the request is over: let drafters learn from what ended by itself, close the account, forget
+        the rest. Whatever a stop cuts off was cut before the round was committed (`run_end`)."""
         state = self._states.get(rid)
         if state is None:
             return
-        kept = state.req.finished_len
-        if kept is None:
-            kept = len(state.req.output_ids)  # the end of a grammar drops what follows without saying so
-        if state.observed > kept:
-            self._planner.uncommit(rid, min(state.observed - kept, state.last_round))
         if not isinstance(state.req.finished_reason, FINISH_ABORT):
-            self._planner.finish(rid, list(state.req.output_ids[:kept]))
+            self._planner.finish(rid, list(state.req.output_ids))
         self.forget(rid)
 
     def forget(self, rid: str) -> None:

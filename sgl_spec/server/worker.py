@@ -11,28 +11,23 @@ before `build` and its KV catch-up after `accept`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
 from sglang.kernels.ops.speculative.spec_tree import verify_tree_greedy_func
 from sglang.srt.layers.logprob_processor import compute_spec_logprobs
-from sglang.srt.layers.sampler import apply_custom_logit_processor
 from sglang.srt.managers.scheduler import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.observability.req_time_stats import set_time_batch
 from sglang.srt.runtime_context import get_device, get_parallel, get_spec
-from sglang.srt.sampling.penaltylib.repetition_penalty import apply_scaling_penalties
 from sglang.srt.speculative.base_spec_worker import BaseSpecWorker
 from sglang.srt.speculative.spec_utils import (
-    GrammarTree,
-    build_grammar_vocab_mask,
     commit_mamba_states_after_verify,
     move_accept_tokens_to_target_kvcache,
     prepare_mamba_track_for_verify,
 )
-from sglang.srt.utils.async_probe import sanitize_nan_logits
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.acceptance import Acceptance
@@ -42,7 +37,10 @@ from sgl_spec.server import verify_input
 from sgl_spec.server.codec import make_codec
 from sgl_spec.server.drafters import Target, make_planner
 from sgl_spec.server.kept_memory import open_memory
+from sgl_spec.server.logits import process_logits
+from sgl_spec.server.penalties import Penalties
 from sgl_spec.server.request_states import RequestStates
+from sgl_spec.server.run_end import kept_tokens
 from sgl_spec.server.sampler import row_params
 from sgl_spec.server.sampling import node_targets
 from sgl_spec.server.verify_input import TreeCarry, TreeVerifyInput
@@ -59,6 +57,12 @@ class Accepted(NamedTuple):
     predict: torch.Tensor
     index: torch.Tensor
     lengths: torch.Tensor
+
+    def cut(self, lengths: Sequence[int]) -> Accepted:
+        """Only the first lengths[i] tokens of request i."""
+        kept = torch.tensor(lengths, dtype=torch.int32, device=self.index.device)
+        column = torch.arange(self.index.shape[1], device=self.index.device)
+        return Accepted(self.predict, self.index.masked_fill(column >= kept[:, None], -1), kept)
 
 
 class SglSpecWorker(BaseSpecWorker):
@@ -77,6 +81,7 @@ class SglSpecWorker(BaseSpecWorker):
         memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
         planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory)
         self.requests = RequestStates(planner, codec)
+        self.penalties = Penalties()
 
     @property
     def any_width(self) -> bool:
@@ -110,17 +115,13 @@ class SglSpecWorker(BaseSpecWorker):
     def _prefill(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
         if not batch.forward_mode.is_idle():
             self.requests.open_reports(batch.reqs)
-            self._put_seeds(batch)
+            self.penalties.take_over(batch.sampling_info, batch.reqs)
         result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors)
         result.accept_lens = torch.ones(len(batch.reqs), dtype=torch.int32, device=self.device)
         result.new_seq_lens = batch.seq_lens.clone()
         result.next_draft_input = TreeCarry(result.new_seq_lens)
         result.speculative_num_draft_tokens = 1
         return result
-
-    def _put_seeds(self, batch: Any) -> None:
-        seeds = self.requests.seeds(batch.reqs)
-        batch.sampling_info.sampling_seed = torch.tensor(seeds, dtype=torch.int64, device=self.device)
 
     # ---- decode -----------------------------------------------------------------------------------------------
 
@@ -134,10 +135,14 @@ class SglSpecWorker(BaseSpecWorker):
         verify = self._prepare_verify(batch, trees)
         result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors, is_verify=True)
         accepted = self._accept(batch, verify, trees, result.logits_output)
+        paths = self._acceptances(accepted, plans, width)
+        kept = [kept_tokens(req, path.tokens) for req, path in zip(batch.reqs, paths, strict=True)]
+        if any(n < len(path.tokens) for n, path in zip(kept, paths, strict=True)):
+            accepted = accepted.cut(kept)
         self._settle_caches(batch, accepted, width)
         if batch.return_logprob:
             compute_spec_logprobs(batch, result.logits_output, accepted.predict, accept_index=accepted.index)
-        self.requests.commit(batch.reqs, plans, self._acceptances(accepted, plans, width))
+        self.requests.commit(batch.reqs, plans, paths, kept)
         batch.forward_mode = ForwardMode.DECODE
         return self._decode_result(batch, result, accepted, width)
 
@@ -163,8 +168,7 @@ class SglSpecWorker(BaseSpecWorker):
     def _accept(self, batch: Any, verify: TreeVerifyInput, trees: list[FlatTree], logits_output: Any) -> Accepted:
         requests, width = len(trees), trees[0].width
         logits = logits_output.next_token_logits
-        self._process_logits(batch, trees, logits)
-        self._put_seeds(batch)
+        process_logits(batch, trees, logits, self.penalties)
         target = node_targets(logits, row_params(batch.sampling_info), verify.positions, trees)
         predict = torch.zeros(requests * width, dtype=torch.int32, device=self.device)
         index = torch.full((requests, width), -1, dtype=torch.int32, device=self.device)
@@ -185,38 +189,6 @@ class SglSpecWorker(BaseSpecWorker):
         for tensor in settled if group.world_size > 1 else ():
             group.broadcast(tensor, src=0)
 
-    def _process_logits(self, batch: Any, trees: list[FlatTree], logits: torch.Tensor) -> None:
-        """What the requests asked for, in place. Terms that depend on the path hold at the root, and whoever asked
-        for them has only a root (`abstain`)."""
-        info, width = batch.sampling_info, trees[0].width
-        if info.acc_additive_penalties is not None:
-            logits.add_(info.acc_additive_penalties.repeat_interleave(width, dim=0))
-        if info.acc_scaling_penalties is not None:
-            apply_scaling_penalties(logits, info.acc_scaling_penalties.repeat_interleave(width, dim=0))
-        if info.logit_bias is not None:
-            logits.add_(info.logit_bias.repeat_interleave(width, dim=0))
-        if batch.has_grammar:
-            mask = self._grammar_mask(batch, trees)
-            if mask is not None:
-                mask.apply(logits)
-        if info.has_custom_logit_processor:
-            # Who has one abstains, so only the root is theirs: called once for each request, as without speculation.
-            roots = logits.view(len(trees), width, -1)[:, 0].contiguous()
-            apply_custom_logit_processor(roots, info)
-            logits.view(len(trees), width, -1)[:, 0] = roots
-        sanitize_nan_logits(logits, "verify: processed logits")
-
-    def _grammar_mask(self, batch: Any, trees: list[FlatTree]) -> Any:
-        """The grammar's mask at every node, by SGLang's own walk with rollback."""
-        child, sibling, tokens = (
-            torch.stack([torch.from_numpy(getattr(tree, name)) for tree in trees])
-            for name in ("next_child", "next_sibling", "tokens")
-        )
-        return build_grammar_vocab_mask(
-            reqs=batch.reqs, tree=GrammarTree.from_host(child, sibling, tokens), sampling_info=batch.sampling_info,
-            device=self.device, barrier=None,
-        )  # fmt: skip
-
     def _settle_caches(self, batch: Any, accepted: Accepted, width: int) -> None:
         commit_mamba_states_after_verify(self.target_worker, batch, accepted.lengths, accepted.index, width)
         move_accept_tokens_to_target_kvcache(
@@ -224,7 +196,7 @@ class SglSpecWorker(BaseSpecWorker):
         )
 
     def _acceptances(self, accepted: Accepted, plans: list[DraftPlan], width: int) -> list[Acceptance]:
-        """The accepted paths on the host: one copy, after which no plan needs the device."""
+        """The accepted paths on the host, where runs are cut: the round's only copy."""
         index, lengths, predict = (t.tolist() for t in (accepted.index, accepted.lengths, accepted.predict))
         paths = []
         for i in range(len(plans)):

@@ -6,7 +6,10 @@ Each is a full drafter; register them with a DraftPlanner alone or beside honest
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.tree import Chain
@@ -106,6 +109,43 @@ class ShapelessDrafter(_Hostile):
         return self._random.choice(answers)  # type: ignore[arg-type]
 
 
+class MiscalibratedDrafter(_Hostile):
+    """Certain of what the target will hardly say, and all but certain that it will not say what it will. Knows one
+    request at a time.
+
+    Args:
+        vocab_size: tokens are 0 to vocab_size - 1.
+        logits: the target's, after a text; what it says of them is the reverse.
+    """
+
+    origin = "miscalibrated"
+
+    def __init__(self, vocab_size: int, logits: Callable[[Sequence[int]], NDArray[np.float64]]) -> None:
+        super().__init__(vocab_size)
+        self._logits = logits
+        self._text: list[int] = []
+
+    def start(self, request: DraftRequest) -> None:
+        """Read the prompt."""
+        self._text = list(request.prompt)
+
+    def observe(self, rid: str, tokens: Sequence[int]) -> None:
+        """Read on."""
+        self._text += tokens
+
+    def propose(self, rid: str, max_tokens: int) -> list[Chain]:
+        """The least likely text with q = 1, and the likeliest with q = 0 (as nearly as a chain may say it)."""
+        length = max(max_tokens // 2, 1)
+        wrong, right = (self._said(choose, length) for choose in (np.argmin, np.argmax))
+        return [Chain(wrong, (1.0,) * length, self.origin), Chain(right, (1e-9,) * length, self.origin)]
+
+    def _said(self, choose: Callable[[NDArray[np.float64]], np.intp], length: int) -> tuple[int, ...]:
+        tokens: list[int] = []
+        for _ in range(length):
+            tokens.append(int(choose(self._logits([*self._text, *tokens]))))
+        return tuple(tokens)
+
+
 class RaisingDrafter(_Hostile):
     """Raises whatever it is asked."""
 
@@ -129,7 +169,7 @@ class RaisingDrafter(_Hostile):
 
 
 def hostile_drafters(vocab_size: int, seed: int = 0) -> list[Drafter]:
-    """One of each."""
+    """One of each that needs to know no target."""
     kinds = (
         GarbageDrafter,
         DuplicateDrafter,

@@ -69,6 +69,15 @@ def test_off_has_no_algorithm():
     assert command.algorithm is None
 
 
+def test_off_samples_as_speculation_does():
+    """So that a seed means the same on both servers. SGLang's own sampler stays where another needs it."""
+    assert flags_of(build(algorithm=None))["--sampling-backend"] == "sgl_spec"
+    assert flags_of(build("--sampling-backend", "pytorch", algorithm=None))["--sampling-backend"] == "pytorch"
+    beside = (("--enable-watermark",), ("--rl-on-policy-target", "fsdp"), ("--speculative-algorithm", "NGRAM"))
+    assert all("--sampling-backend" not in flags_of(build(*words, algorithm=None)) for words in beside)
+    assert "--sampling-backend" not in flags_of(build())
+
+
 @pytest.mark.parametrize("words", [["--max-total-tokens", "77"], ["--max-total-tokens=77"]])
 def test_a_users_flag_replaces_ours(words):
     assert flags_of(build(*words))["--max-total-tokens"] == "77"
