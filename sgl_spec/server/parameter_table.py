@@ -22,12 +22,18 @@ _GRAMMAR_END = f"{_CONTRACT}test_grammar_end.py::test_it_ends_as_if_its_tokens_h
 _RUN_END = f"{_CONTRACT}test_run_end.py::test_a_request_ends_as_if_its_tokens_had_come_one_by_one"
 _OWNERS = f"{_CONTRACT}test_request_states.py::test_owners_are_told_apart"
 _REFUSED = f"{_CONTRACT}test_parameters_refused.py"
+_SERVER = "tests/server/test_parameters.py"
 _AT_THE_START = f"{_CONTRACT}test_algorithm.py::test_refuses_with_a_sentence"
 
 
 def _rounds(case: str) -> str:
     """One case of the test that runs the worker."""
     return f"{_CONTRACT}test_parameters_in_rounds.py::test_a_parameter_in_rounds[{case}]"
+
+
+def _sglangs(case: str) -> str:
+    """One case of the test of what SGLang itself sees to, on a server."""
+    return f"{_SERVER}::test_what_sglang_sees_to[{case}]"
 
 
 def _logprobs(case: str) -> str:
@@ -155,10 +161,18 @@ SAMPLING: tuple[Parameter, ...] = (
         ),
         ("custom_params", "prediction"), "off",
     ),
-    Parameter("skip_special_tokens", SGLANG, "how tokens become text", openai=("skip_special_tokens",)),
-    Parameter("spaces_between_special_tokens", SGLANG, "likewise"),
-    Parameter("no_stop_trim", SGLANG, "whether the text keeps what ended it", openai=("no_stop_trim",)),
-    Parameter("stream_interval", SGLANG, "how many tokens a chunk of a stream waits for"),
+    Parameter(
+        "skip_special_tokens", SGLANG, "how tokens become text",
+        (_sglangs("skip_special_tokens"),), ("skip_special_tokens",),
+    ),
+    Parameter("spaces_between_special_tokens", SGLANG, "likewise; means nothing to the tokenizers of today's models"),
+    Parameter(
+        "no_stop_trim", SGLANG, "whether the text keeps what ended it", (_sglangs("no_stop_trim"),), ("no_stop_trim",),
+    ),
+    Parameter(
+        "stream_interval", SGLANG, "how many tokens a chunk of a stream waits for",
+        (f"{_SERVER}::test_a_stream_waits_for_its_interval",),
+    ),
     Parameter(
         "beam_width", REFUSED, 'SGLang: "Beam search is not supported with speculative decoding."',
         (f"{_REFUSED}::test_beam_search",),
@@ -215,15 +229,28 @@ REQUEST: tuple[Parameter, ...] = (
     ),
     Parameter("extra_key", HONOURED, "nothing one owner produced is drafted for another", (_OWNERS,), ("extra_key",)),
     Parameter("cache_salt", HONOURED, "likewise", (_OWNERS,), ("cache_salt",)),
-    Parameter("logprob_start_len", SGLANG, "logprobs of the prompt come from the prefill", openai=("echo",)),
-    Parameter("return_text_in_logprobs", SGLANG, "how logprobs are shown"),
-    Parameter("return_flat_raw_top_logprobs", SGLANG, "likewise"),
     Parameter(
-        "return_flat_raw_output_top_logprobs", SGLANG, "likewise", openai=("return_flat_raw_output_top_logprobs",),
+        "logprob_start_len", SGLANG, "logprobs of the prompt come from the prefill",
+        (_sglangs("logprob_start_len"),), ("echo",),
     ),
-    Parameter("return_flat_raw_top_logprobs_b64", SGLANG, "likewise", openai=("return_flat_raw_top_logprobs_b64",)),
-    Parameter("priority", SGLANG, "who waits; a request that was put back goes on where it was", openai=("priority",)),
-    Parameter("session_params", SGLANG, "which earlier request the prompt continues", openai=("session_params",)),
+    Parameter(
+        "return_text_in_logprobs", SGLANG, "how logprobs are shown", (_sglangs("return_text_in_logprobs"),),
+    ),
+    Parameter(
+        "return_flat_raw_top_logprobs", SGLANG, "likewise", (_sglangs("return_flat_raw_top_logprobs"),),
+    ),
+    Parameter(
+        "return_flat_raw_output_top_logprobs", SGLANG, "likewise",
+        (_sglangs("return_flat_raw_output_top_logprobs"),), ("return_flat_raw_output_top_logprobs",),
+    ),
+    Parameter(
+        "return_flat_raw_top_logprobs_b64", SGLANG, "likewise",
+        (_sglangs("return_flat_raw_top_logprobs_b64"),), ("return_flat_raw_top_logprobs_b64",),
+    ),
+    Parameter(
+        "session_params", SGLANG, "which earlier request the prompt continues",
+        (f"{_SERVER}::test_a_session_goes_on_as_it_does_alone",), ("session_params",),
+    ),
     Parameter(
         "return_sampling_mask", REFUSED,
         'SGLang: "return_sampling_mask is not supported with speculative decoding."',
@@ -278,17 +305,17 @@ OUTSIDE: tuple[Outside, ...] = (
         generate=("multi_item_delimiter_indices", "token_indices_to_pool"),
     ),
     Outside(
-        "Which server, worker or cache takes the request, what is logged of it, what belongs to other deployments.",
+        "Which server, worker or cache takes the request and when, what is logged of it, what belongs to other deployments.",
         generate=(
             "rid", "sampling_params", "log_metrics", "bootstrap_host", "bootstrap_port", "bootstrap_room",
             "bootstrap_pair_key", "decode_tp_size", "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",
             "routing_key", "conversation_id", "http_worker_ipc", "background", "no_logs", "custom_labels",
             "external_trace_header", "received_time", "need_wait_for_mm_inputs", "num_items_assigned", "encoder_urls",
-            "kv_hints",
+            "kv_hints", "priority",
         ),
         openai=(
             "model", "user", "rid", "custom_labels", "bootstrap_host", "bootstrap_port", "bootstrap_room",
-            "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",
+            "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank", "priority",
         ),
     ),
     Outside(

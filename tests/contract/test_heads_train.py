@@ -76,7 +76,7 @@ def test_a_head_learns(tmp_path: Path, target: FrozenTarget) -> None:
     Trainer(tmp_path, target, Split(SPLIT.train[:5], SPLIT.held_out[:1]), settings).run(reached.append)
     first, last = reached[0].means, reached[-1].means
     assert last.loss < first.loss - 1
-    assert max(first.right) < 0.3
+    assert max(first.right) < 0.5
     assert min(last.right) > 0.8
 
 
@@ -183,7 +183,7 @@ def test_means_weigh_draft_steps(target: FrozenTarget) -> None:
     batches = [unrolled(head, target.embeddings, teacher.batch(pack([one])), 2) for one in SPLIT.train[:2]]
     means = mean_results(batches, 0.5)
     rows = [sum(int(batch[step].rows) for batch in batches) for step in range(2)]
-    losses = [sum(float(batch[step].loss) for batch in batches) / rows[step] for step in range(2)]
+    losses = [sum(float(batch[step].loss.detach()) for batch in batches) / rows[step] for step in range(2)]
     assert means.losses == pytest.approx(losses)
     assert means.loss == pytest.approx((losses[0] + 0.5 * losses[1]) / 1.5)
     one = mean_results(batches[:1], 0.5)

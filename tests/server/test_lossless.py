@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import requests
 from client import CODE, OFF, PEOPLE, PROMPTS, QUOTE, STORY, Server, account, chat
 
 SAMPLED: list[dict[str, Any]] = [
@@ -14,6 +15,10 @@ SAMPLED: list[dict[str, Any]] = [
     {"temperature": 0.9, "sampling_seed": 10, "min_p": 0.1},
     {"temperature": 1.0, "sampling_seed": 11, "top_k": 50, "top_p": 0.95, "min_p": 0.02},
 ]
+
+
+def logprobs(answer: dict[str, Any]) -> list[float]:
+    return [logprob for logprob, *_ in answer["meta_info"]["output_token_logprobs"]]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -26,12 +31,13 @@ def test_greedy_equals_the_stock_server(on: Server, off: Server, prompt: str) ->
 
 @pytest.mark.parametrize("params", SAMPLED, ids=lambda p: "-".join(p))
 @pytest.mark.parametrize("prompt", [PEOPLE, QUOTE])
-def test_sampled_equals_per_request_off(on: Server, prompt: str, params: dict[str, Any]) -> None:
-    drafted = on.generate(prompt, **params)
-    alone = on.generate(prompt, custom_params=OFF, **params)
+def test_sampled_equals_the_server_without_speculation(
+    on: Server, off: Server, prompt: str, params: dict[str, Any]
+) -> None:
+    drafted, alone = (server.generate(prompt, request_return_logprob=True, **params) for server in (on, off))
     assert drafted["output_ids"] == alone["output_ids"]
+    assert logprobs(drafted) == pytest.approx(logprobs(alone), abs=1e-4)
     assert account(drafted)["drafted"]["all"] > 0
-    assert account(alone)["drafted"]["all"] == 0
 
 
 def test_a_seed_is_honoured_and_matters(on: Server) -> None:
@@ -40,9 +46,17 @@ def test_a_seed_is_honoured_and_matters(on: Server) -> None:
     assert first["output_ids"] == again["output_ids"] != other["output_ids"]
 
 
-def test_without_a_seed_samples_differ(on: Server) -> None:
-    several = on.generate(STORY, temperature=1.0, n=3)
-    assert len({tuple(answer["output_ids"]) for answer in several}) == 3
+def test_samples_differ_and_with_a_seed_they_come_again(on: Server, off: Server) -> None:
+    sampled = {"temperature": 1.0, "max_new_tokens": 16, "n": 3}
+    unseeded = on.generate(STORY, **sampled)
+    seeded, alone = (server.generate(STORY, sampling_seed=5, **sampled) for server in (on, off))
+    assert len({tuple(answer["output_ids"]) for answer in [*unseeded, *seeded]}) == 6
+    assert [answer["output_ids"] for answer in seeded] == [answer["output_ids"] for answer in alone]
+    single = on.generate(STORY, sampling_seed=5, **{**sampled, "n": 1})
+    assert single["output_ids"] == seeded[0]["output_ids"]
+    body = {"model": "", "prompt": STORY, "temperature": 1.0, "max_tokens": 16, "n": 3, "seed": 5}
+    choices = requests.post(f"{on.url}/v1/completions", json=body, timeout=300).json()["choices"]
+    assert [choice["text"] for choice in choices] == [answer["text"] for answer in seeded]
 
 
 def _mixed_calls() -> list[dict[str, Any]]:

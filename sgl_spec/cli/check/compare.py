@@ -112,12 +112,24 @@ def _logprobs(name: str, number: int, on: list[Any] | None, off: list[Any] | Non
     return Difference(LOGPROB, name, number, at, on[at : at + 1], off[at : at + 1])
 
 
-def _without_chance(row: list[Any] | None) -> list[Any]:
-    """One position's top tokens, [[logprob, id, text], ...], with equal ones by id and none named of the smallest."""
-    entries = [list(entry) for entry in row or ()]
-    last = min((entry[0] for entry in entries), default=None)
-    named = [entry if entry[0] != last else [last] for entry in entries]
+def _without_chance(row: Any) -> Any:
+    """One position's top tokens, [[logprob, id, text], ...], with equal ones by id and none named of the smallest.
+    Anything else a server may send stays as it is."""
+    if not isinstance(row, list) or not all(map(_is_entry, row)):
+        return row
+    last = min((entry[0] for entry in row), default=None)
+    named = [list(entry) if entry[0] != last else [last] for entry in row]
     return sorted(named, key=lambda entry: (-entry[0], entry[1:2]))
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether it is [logprob, id, ...]."""
+    return (
+        isinstance(entry, list | tuple)
+        and len(entry) > 1
+        and isinstance(entry[0], int | float)
+        and isinstance(entry[1], int)
+    )
 
 
 def first_difference(left: Sequence[Any], right: Sequence[Any]) -> int:
