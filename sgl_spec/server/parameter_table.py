@@ -305,7 +305,7 @@ OUTSIDE: tuple[Outside, ...] = (
         generate=("multi_item_delimiter_indices", "token_indices_to_pool"),
     ),
     Outside(
-        "Which server, worker or cache takes the request and when, what is logged of it, what belongs to other deployments.",
+        "Who takes the request and when, what is logged of it, and what belongs to other deployments.",
         generate=(
             "rid", "sampling_params", "log_metrics", "bootstrap_host", "bootstrap_port", "bootstrap_room",
             "bootstrap_pair_key", "decode_tp_size", "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",

@@ -1,8 +1,8 @@
 """Sampled text without a seed follows the model's distribution, on the server, beside drafts that are often wrong.
 
-Three hundred requests, eight at a time. The first two tokens of each are counted and held against the probabilities the
-model reports when it decodes alone. 300 are enough to notice one token in twelve that was accepted unasked: the last test
-says so of these very counts.
+Three hundred requests, eight at a time. The first two tokens of each are counted and held against the probabilities
+that the model reports when it decodes alone. 300 are enough to notice one token in twelve that was accepted unasked: the
+last test says so of these very counts. A request without a seed draws one from its id; the ids here are always the same.
 """
 
 from __future__ import annotations
@@ -64,9 +64,12 @@ def sampled(on: Server) -> Sampled:
     # What the model wrote at other times: now and then right, mostly wrong.
     guesses = [answer["text"] for answer in on.generate(PROMPT, n=8, **SAMPLED)]
     calls: list[dict[str, Any]] = [
-        {"prompt": PROMPT, **SAMPLED, "custom_params": {"sgl_spec": {"version": 1, "predict": guesses[number % 8]}}}
+        {
+            "prompt": PROMPT, **SAMPLED, "request_rid": f"distribution-{number}",
+            "custom_params": {"sgl_spec": {"version": 1, "predict": guesses[number % 8]}},
+        }
         for number in range(REQUESTS)
-    ]
+    ]  # fmt: skip
     answers = on.generate_all(calls, at_once=8)
     drafted, accepted = (sum(account(answer)[of]["all"] for answer in answers) for of in ("drafted", "accepted"))
     return Sampled([tuple(answer["output_ids"][:2]) for answer in answers], drafted, accepted)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import requests
-from client import CODE, OFF, QUOTE, Server, account
+from client import OFF, QUOTE, Server
 
+AGAIN = "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n"
 LOGPROBS = {"request_return_logprob": True, "request_top_logprobs_num": 2}
 # What differs from request to request, whatever they ask for.
 OWN = {"id", "sgl_spec", "e2e_latency", "cached_tokens", "cached_tokens_details", "response_sent_to_client_ts"}
@@ -36,11 +38,19 @@ CASES = {
     ),
     "return_flat_raw_top_logprobs": Case(
         {**LOGPROBS, "request_logprob_start_len": 5, "request_return_flat_raw_top_logprobs": True},
-        lambda a: any("input" in name and "flat" in name for name in a["meta_info"]),
+        lambda a: len(a["meta_info"]["input_top_logprobs_val_flat"]) > 2,
     ),
     "return_flat_raw_output_top_logprobs": Case(
         {**LOGPROBS, "request_return_flat_raw_output_top_logprobs": True},
-        lambda a: any("output" in name and "flat" in name for name in a["meta_info"]),
+        lambda a: len(a["meta_info"]["output_top_logprobs_val_flat"]) == 2 * a["meta_info"]["completion_tokens"],
+    ),
+    "return_flat_raw_top_logprobs_b64": Case(
+        {
+            **LOGPROBS,
+            "request_return_flat_raw_output_top_logprobs": True,
+            "request_return_flat_raw_top_logprobs_b64": True,
+        },
+        lambda a: isinstance(a["meta_info"]["output_top_logprobs_val_flat_b64"], str),
     ),
 }
 
@@ -49,7 +59,6 @@ CASES = {
 def test_what_sglang_sees_to(on: Server, name: str) -> None:
     params = {"max_new_tokens": 16, **CASES[name].params}
     drafted, alone = (on.generate(QUOTE, custom_params=custom, **params) for custom in ({}, OFF))
-    print({k: v for k, v in drafted["meta_info"].items()})
     assert CASES[name].shown(drafted)
     assert drafted["text"] == alone["text"]
     assert drafted["output_ids"] == alone["output_ids"]
@@ -57,3 +66,29 @@ def test_what_sglang_sees_to(on: Server, name: str) -> None:
         for field in OWN:
             answer["meta_info"].pop(field, None)
     assert drafted["meta_info"] == alone["meta_info"]
+
+
+def test_a_stream_waits_for_its_interval(on: Server) -> None:
+    often, rarely = (on.stream(QUOTE, max_new_tokens=24, stream_interval=interval) for interval in (1, 12))
+    assert often[-1]["text"] == rarely[-1]["text"]
+    lengths = [chunk["meta_info"]["completion_tokens"] for chunk in rarely]
+    assert all(later - earlier >= 12 for earlier, later in itertools.pairwise(lengths[1:-1]))
+    assert len(rarely) <= 4 < len(often)
+
+
+def _session(on: Server, custom: dict[str, Any]) -> list[list[int]]:
+    """The answers to two requests of one session; the second continues the first and its answer."""
+    session = requests.post(f"{on.url}/open_session", json={"capacity_of_str_len": 4000}, timeout=60).json()
+    try:
+        first = on.generate(QUOTE, custom_params=custom, request_session_params={"id": session})
+        place = {"id": session, "rid": first["meta_info"]["id"]}
+        second = on.generate(AGAIN, custom_params=custom, request_session_params=place, max_new_tokens=16)
+    finally:
+        requests.post(f"{on.url}/close_session", json={"session_id": session}, timeout=60)
+    return [first["output_ids"], second["output_ids"]]
+
+
+def test_a_session_goes_on_as_it_does_alone(on: Server) -> None:
+    drafted, alone = (_session(on, custom) for custom in ({}, OFF))
+    assert drafted == alone
+    assert drafted[1] != on.generate(AGAIN, max_new_tokens=16)["output_ids"], "the session was forgotten"
