@@ -1,8 +1,9 @@
 """Sampled text without a seed follows the model's distribution, on the server, beside drafts that are often wrong.
 
 Three hundred requests, eight at a time. The first two tokens of each are counted and held against the probabilities
-that the model reports when it decodes alone. 300 are enough to notice one token in twelve that was accepted unasked: the
-last test says so of these very counts. A request without a seed draws one from its id; the ids here are always the same.
+that the model reports when it decodes alone. 300 are enough to notice one token in twelve that was accepted unasked:
+the last test says so of these very counts. A request without a seed draws one from its id, and the ids here stay the
+same.
 """
 
 from __future__ import annotations

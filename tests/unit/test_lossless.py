@@ -15,7 +15,7 @@ from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.testing.fake_target import FakeTarget
 from sgl_spec.testing.generation import Sampling, decode_alone, decode_in_rounds
-from sgl_spec.testing.hostile_drafters import DuplicateDrafter, GarbageDrafter, hostile_drafters
+from sgl_spec.testing.hostile_drafters import DuplicateDrafter, GarbageDrafter, MiscalibratedDrafter, hostile_drafters
 
 VOCABULARY = 12
 prompts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=12)
@@ -70,12 +70,14 @@ def drafters_of(kind: str, target: FakeTarget, sampling: Sampling, seed: int):
     kinds = {
         "none": [],
         "lookup": [LookupDrafter()],
+        "miscalibrated": [MiscalibratedDrafter(VOCABULARY, target.logits), LookupDrafter()],
         "clairvoyant": [ClairvoyantDrafter(target, sampling, seed % 8)],
         "everything that answers": [
             LookupDrafter(),
             GarbageDrafter(VOCABULARY, seed),
             ClairvoyantDrafter(target, sampling, seed % 8),
             DuplicateDrafter(VOCABULARY, seed),
+            MiscalibratedDrafter(VOCABULARY, target.logits),
         ],
         "everything": [LookupDrafter(), *hostile.values()],
     } | {origin: [drafter, LookupDrafter()] for origin, drafter in hostile.items()}
@@ -83,7 +85,7 @@ def drafters_of(kind: str, target: FakeTarget, sampling: Sampling, seed: int):
 
 
 HOSTILE = [drafter.origin for drafter in hostile_drafters(VOCABULARY)]
-KINDS = ["none", "lookup", "clairvoyant", "everything that answers", "everything", *HOSTILE]
+KINDS = ["none", "lookup", "clairvoyant", "miscalibrated", "everything that answers", "everything", *HOSTILE]
 
 
 @pytest.mark.parametrize("kind", KINDS)
