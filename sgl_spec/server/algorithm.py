@@ -72,6 +72,9 @@ def _refuse_what_cannot_work(server_args: Any) -> None:
         )
     for flag, wrong in (
         ("--enable-watermark", server_args.enable_watermark),
+        # What they capture stays at the tree's slots when accepted keys and values move.
+        ("--enable-return-routed-experts", server_args.enable_return_routed_experts),
+        ("--enable-return-indexer-topk", server_args.enable_return_indexer_topk),
         ("--enable-dp-attention", server_args.enable_dp_attention),
         ("--rl-on-policy-target", server_args.rl_on_policy_target is not None),
         ("--disaggregation-mode", server_args.disaggregation_mode != "null"),

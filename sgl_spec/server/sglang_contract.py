@@ -115,6 +115,7 @@ SERVER_NAMES: tuple[Name, ...] = (
          ("speculative_num_draft_tokens", "speculative_eagle_topk", "speculative_num_steps", "max_running_requests",
           "disable_overlap_schedule", "enable_mixed_chunk", "sampling_backend", "speculative_draft_model_path",
           "grammar_backend", "enable_watermark", "enable_dp_attention", "pp_size", "rl_on_policy_target",
+          "enable_return_routed_experts", "enable_return_indexer_topk",
           "disaggregation_mode", "tokenizer_worker_num", "device", "page_size", "attention_backend",
           "decode_attention_backend")),
     Name("sglang.srt.runtime_context:get_device", CALL),

@@ -15,7 +15,7 @@ def _args(**changes: Any) -> SimpleNamespace:
     values: dict[str, Any] = {
         "speculative_draft_model_path": None, "grammar_backend": "xgrammar", "enable_watermark": False,
         "enable_dp_attention": False, "rl_on_policy_target": None, "disaggregation_mode": "null", "pp_size": 1,
-        "tokenizer_worker_num": 1,
+        "tokenizer_worker_num": 1, "enable_return_routed_experts": False, "enable_return_indexer_topk": False,
         "speculative_num_draft_tokens": None, "device": "cpu", "page_size": 1, "attention_backend": "torch_native",
         "decode_attention_backend": None, "max_running_requests": None, "sampling_backend": "pytorch",
         "disable_overlap_schedule": False, "enable_mixed_chunk": True,
@@ -51,6 +51,8 @@ def test_backends_are_told_of_branches_and_the_reserve_stays_the_width(width: in
         ({"tokenizer_worker_num": 2}, "--tokenizer-worker-num above 1 does not work"),
         ({"grammar_backend": "outlines"}, "--grammar-backend outlines cannot roll back"),
         ({"enable_watermark": True}, "--enable-watermark"),
+        ({"enable_return_routed_experts": True}, "--enable-return-routed-experts"),
+        ({"enable_return_indexer_topk": True}, "--enable-return-indexer-topk"),
         ({"enable_dp_attention": True}, "--enable-dp-attention"),
         ({"rl_on_policy_target": "fsdp"}, "--rl-on-policy-target"),
         ({"disaggregation_mode": "decode"}, "--disaggregation-mode"),
