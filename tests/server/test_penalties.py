@@ -11,19 +11,23 @@ ALL: dict[str, Any] = {"frequency_penalty": 0.3, "presence_penalty": 0.2, "repet
 
 
 @pytest.mark.parametrize(
-    "params",
-    [{"frequency_penalty": 0.7}, {"presence_penalty": 0.7}, {"repetition_penalty": 1.3}, ALL],
-    ids="-".join,
+    "params", [{"frequency_penalty": 0.7}, {"presence_penalty": 0.7}, {"repetition_penalty": 1.3}], ids="-".join
 )
 def test_greedy_equals_the_stock_server(on: Server, off: Server, params: dict[str, Any]) -> None:
-    drafted, alone, stock = (
-        on.generate(CODE, **params), on.generate(CODE, custom_params=OFF, **params), off.generate(CODE, **params),
-    )  # fmt: skip
-    assert drafted["output_ids"] == alone["output_ids"] == stock["output_ids"]
+    drafted, stock = (server.generate(CODE, **params) for server in (on, off))
+    assert drafted["output_ids"] == stock["output_ids"]
     assert account(drafted)["accepted"]["all"] > 0
     assert drafted["output_ids"] != off.generate(CODE)["output_ids"], (
         "the penalty changes nothing, so this shows nothing"
     )
+
+
+def test_greedy_with_all_penalties_equals_itself_alone(on: Server) -> None:
+    """Not the stock server: without its overlap schedule it applies several penalties in the order of a Python set,
+    which is another at every start."""
+    alone, drafted = (on.generate(CODE, custom_params=custom, **ALL) for custom in (OFF, {}))
+    assert drafted["output_ids"] == alone["output_ids"]
+    assert account(drafted)["accepted"]["all"] > 0
 
 
 def test_sampled_with_all_penalties_equals_itself_alone(on: Server) -> None:
