@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.sgl_spec-installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test install lint unit contract docs server rivals benchmarks search bitwise bench clean
+.PHONY: demo test install lint unit contract docs server rivals benchmarks search bitwise mutations bench clean
 
 demo: install
 	@$(BIN)/sgl-spec demo
@@ -44,6 +44,10 @@ search: install
 # The bits of a tree's nodes, over more pairs than `make test` tries.
 bitwise: install
 	SGLSPEC_BITWISE_PAIRS=200 $(PYTEST) -q tests/server/test_bitwise.py
+
+# Breaks the code in every place that honours a parameter, and wants a test to fail each time.
+mutations: install
+	$(BIN)/python tests/mutations
 
 bench: install
 	$(BIN)/sgl-spec bench --out bench-result.json
