@@ -216,22 +216,12 @@ class DraftPlanner:
         Raises:
             DraftError: the request never started, or the acceptance does not belong to the tree.
         """
-        counter = self._counter(rid)
-        counter.round_done(tree, acceptance)
-        counter.uncommit(len(acceptance.tokens) - len(new_tokens))
+        self._counter(rid).round_done(tree, acceptance, len(new_tokens))
         self.observe(rid, new_tokens)
 
     def abstain(self, rid: str, reason: str) -> None:
         """Count a round that the server ran without asking `plan`, and why."""
         self._counter(rid).abstained(reason)
-
-    def uncommit(self, rid: str, n_tokens: int) -> None:
-        """The last `n_tokens` of the last round were cut by a stop: they no longer count.
-
-        Raises:
-            DraftError: the request never started, or its last round committed fewer.
-        """
-        self._counter(rid).uncommit(n_tokens)
 
     def stats(self, rid: str) -> SpecStats:
         """The request's counts so far.

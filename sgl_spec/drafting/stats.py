@@ -83,36 +83,14 @@ class _Nodes:
         self._counted.update(self._collected)
         self._collected.clear()
 
-    def by_origin(self, also: Sequence[frozenset[str]]) -> dict[str, int]:
-        """Nodes of each origin, those of `also` included, and of all (origin "all")."""
+    def by_origin(self) -> dict[str, int]:
+        """Nodes of each origin, and of all (origin "all")."""
         self._count()
-        sets = self._counted + Counter(also)
-        nodes = {ALL: sets.total()}
-        for origins, times in sets.items():
+        nodes = {ALL: self._counted.total()}
+        for origins, times in self._counted.items():
             for origin in origins:
                 nodes[origin] = nodes.get(origin, 0) + times
         return nodes
-
-
-class _Round(NamedTuple):
-    """A verified round: the tree's parents and origins by node, the accepted path, how many tokens were committed."""
-
-    parents: Sequence[int]
-    origins: Sequence[frozenset[str]]
-    path: tuple[int, ...]
-    tokens: int
-
-    def reached(self) -> list[frozenset[str]]:
-        """The origins of all nodes that a committed token was compared with."""
-        path = self.path[: self.tokens]
-        return [origins for parent, origins in zip(self.parents, self.origins, strict=True) if parent in path]
-
-    def accepted(self) -> list[frozenset[str]]:
-        """The origins of the nodes whose tokens were committed."""
-        return [self.origins[node] for node in self.path[1 : self.tokens + 1]]
-
-
-_NO_ROUND = _Round((), (), (), 0)
 
 
 class SpecCounter:
@@ -123,46 +101,38 @@ class SpecCounter:
         self._tokens = 0
         self._drafted, self._reached, self._accepted = _Nodes(), _Nodes(), _Nodes()
         self._abstained: dict[str, int] = {}
-        self._last = _NO_ROUND  # counted when the next one comes: until then a stop may cut it
 
-    def round_done(self, tree: DraftTree, acceptance: Acceptance) -> None:
-        """A round has verified `tree` (perhaps only a root) and committed `acceptance`.
+    def round_done(self, tree: DraftTree, acceptance: Acceptance, kept: int | None = None) -> None:
+        """A round has verified `tree` (perhaps only a root).
+
+        Args:
+            tree: what was verified.
+            acceptance: the path that agreed, and its tokens.
+            kept: how many of these tokens were committed, from the front: where the request ends inside them, what
+                follows was cut, and neither it nor its drafts count. None: all.
 
         Raises:
-            DraftError: the acceptance names nodes that this tree does not have.
+            DraftError: the acceptance names nodes that this tree does not have, or `kept` is more than its tokens.
         """
         if max(acceptance.nodes) >= len(tree) or len(acceptance.tokens) != len(acceptance.nodes):
             raise DraftError(f"{acceptance} does not belong to a tree of {len(tree)} nodes")
-        last = self._last
-        self._drafted.add(last.origins[1:])
-        self._reached.add(last.reached())
-        self._accepted.add(last.accepted())
-        self._last = _Round(tree.parents, tree.origins, acceptance.nodes, len(acceptance.tokens))
+        kept = len(acceptance.tokens) if kept is None else kept
+        if not 0 <= kept <= len(acceptance.tokens):
+            raise DraftError(f"kept is {kept}; the round accepted {len(acceptance.tokens)} tokens")
+        origins, asked = tree.origins, set(acceptance.nodes[:kept])  # the nodes a committed token belongs to
+        self._drafted.add(origins[1:])
+        self._reached.add([o for parent, o in zip(tree.parents, origins, strict=True) if parent in asked])
+        self._accepted.add([origins[node] for node in acceptance.nodes[1 : kept + 1]])
         self._rounds += 1
-        self._tokens += len(acceptance.tokens)
+        self._tokens += kept
 
     def abstained(self, reason: str) -> None:
         """A round goes without drafts; `round_done` still follows with a tree of only a root."""
         self._abstained[reason] = self._abstained.get(reason, 0) + 1
 
-    def uncommit(self, n_tokens: int) -> None:
-        """The last `n_tokens` of the last round were cut by a stop: neither they nor their drafts count.
-
-        Raises:
-            DraftError: the last round did not commit that many.
-        """
-        left = self._last.tokens
-        if not 0 <= n_tokens <= left:
-            raise DraftError(f"n_tokens is {n_tokens}; the last round committed {left}")
-        if n_tokens:
-            self._last = self._last._replace(tokens=left - n_tokens)
-            self._tokens -= n_tokens
-
     def snapshot(self) -> SpecStats:
         """The counts now."""
-        drafted = self._drafted.by_origin(self._last.origins[1:])
-        reached = self._reached.by_origin(self._last.reached())
-        accepted = self._accepted.by_origin(self._last.accepted())
+        drafted, reached, accepted = (n.by_origin() for n in (self._drafted, self._reached, self._accepted))
         origins = (OriginCount(o, n, reached.get(o, 0), accepted.get(o, 0)) for o, n in drafted.items())
         abstained = (AbstainCount(reason, n) for reason, n in self._abstained.items())
         return SpecStats(self._rounds, self._tokens, tuple(origins), tuple(abstained))

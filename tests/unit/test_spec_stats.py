@@ -54,25 +54,18 @@ def test_abstained_rounds_are_rounds():
         (3, {"all": 0, "lookup": 0, "template": 0}, 0),
     ],
 )
-def test_uncommit_takes_the_bonus_first_and_then_drafts_from_the_end(cut, accepted, tokens):
-    at_once, one_by_one = SpecCounter(), SpecCounter()
-    for counter in (at_once, one_by_one):
-        counter.round_done(shared_tree(), Acceptance((0, 1, 2), (5, 6, 8)))
-    at_once.uncommit(cut)
-    for _ in range(cut):
-        one_by_one.uncommit(1)
-    assert at_once.snapshot() == one_by_one.snapshot()
-    stats = at_once.snapshot().to_dict()
+def test_a_cut_takes_the_bonus_first_and_then_drafts_from_the_end(cut, accepted, tokens):
+    counter = SpecCounter()
+    counter.round_done(shared_tree(), Acceptance((0, 1, 2), (5, 6, 8)), 3 - cut)
+    stats = counter.snapshot().to_dict()
     assert (stats["accepted"], stats["tokens"], stats["rounds"]) == (accepted, tokens, 1)
     assert stats["drafted"]["all"] == 3
 
 
-def test_only_the_last_round_can_be_taken_back():
-    counter = SpecCounter()
-    counter.round_done(shared_tree(), Acceptance((0, 1), (5, 8)))
-    counter.round_done(shared_tree(), Acceptance((0,), (8,)))
-    with pytest.raises(DraftError, match="n_tokens is 2; the last round committed 1"):
-        counter.uncommit(2)
+def test_no_more_can_be_kept_than_was_accepted():
+    for kept in (3, -1):
+        with pytest.raises(DraftError, match=f"kept is {kept}; the round accepted 2 tokens"):
+            SpecCounter().round_done(shared_tree(), Acceptance((0, 1), (5, 8)), kept)
 
 
 def test_foreign_acceptances_are_refused():
