@@ -16,7 +16,7 @@ from sgl_spec.config import CONFIG_VARIABLE, SpecConfig
 from sgl_spec.errors import ConfigError
 
 OUR_ALGORITHM = "SGL_SPEC"
-OUR_SAMPLER = "sgl_spec"  # `server.sampler.BACKEND`; importing it would import SGLang
+OUR_SAMPLER = "sgl_spec"  # `server.algorithm.SAMPLING_BACKEND`; importing it would import SGLang
 NOT_BESIDE_OUR_SAMPLER = ("--enable-watermark", "--rl-on-policy-target")  # SGLang wants its own there
 DEFAULT_HOST = "127.0.0.1"
 ALIASES = {"--model": "--model-path"}  # the second spelling SGLang takes for a flag that we set

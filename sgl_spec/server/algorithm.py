@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sglang.srt.runtime_context import get_spec
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
@@ -14,11 +15,17 @@ from sgl_spec.config import SpecConfig
 from sgl_spec.errors import ConfigError, ContractError
 
 NAME = "SGL_SPEC"
+SAMPLING_BACKEND = "sgl_spec"  # what --sampling-backend calls `sampler.SeededSampler`
 # As stock NGRAM sets it, when the user did not say: the KV reserve grows with width times requests.
 DEFAULT_MAX_RUNNING_REQUESTS = 48
 
 # Set by the plugin when the installed SGLang does not match the contract: the name stays known, and refuses.
 refusal: str | None = None
+
+
+def decodes_here() -> bool:
+    """Whether this process belongs to a server that decodes with SGL_SPEC; the plugin is in every server's processes."""
+    return (get_spec().speculative_algorithm or "").upper() == NAME
 
 
 class SglSpecAlgorithm(CustomSpecAlgo):
@@ -57,7 +64,7 @@ class SglSpecAlgorithm(CustomSpecAlgo):
             server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS
         server_args.disable_overlap_schedule = True
         server_args.enable_mixed_chunk = False
-        server_args.sampling_backend = "sgl_spec"
+        server_args.sampling_backend = SAMPLING_BACKEND
 
 
 def _refuse_what_cannot_work(server_args: Any) -> None:

@@ -24,9 +24,8 @@ from sglang.srt.entrypoints.openai.protocol import (
     UsageInfo,
 )
 from sglang.srt.entrypoints.openai.serving_chat import OpenAIServingChat
-from sglang.srt.runtime_context import get_spec
 
-from sgl_spec.server.algorithm import NAME
+from sgl_spec.server.algorithm import decodes_here
 from sgl_spec.server.prediction_field import PredictionCounts, PredictionTally, read_prediction, with_prediction
 
 logger = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class PredictingServingChat(OpenAIServingChat):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._drafts = (get_spec().speculative_algorithm or "").upper() == NAME
+        self._drafts = decodes_here()
         self.unused_predictions: dict[str, int] = {}
 
     async def handle_request(self, request: Any, raw_request: Request) -> Any:

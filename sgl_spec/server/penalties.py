@@ -19,13 +19,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sglang.srt.runtime_context import get_spec
 from sglang.srt.sampling.penaltylib.repetition_penalty import apply_scaling_penalties
 from sglang.srt.utils.common import is_pin_memory_available
 
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.tree import DraftTree
-from sgl_spec.server.algorithm import NAME
+from sgl_spec.server.algorithm import decodes_here
 
 _FIRST_ROOM = 64
 
@@ -225,7 +224,7 @@ def silence_sglang(original: Callable[..., Any], info: Any, batch: Any, vocab_si
     """Hook of `SamplingBatchInfo.adjusted_from_schedule_batch`: its penalizers would count, allocate and add dense rows
     every round, and nobody would look at what they came to. Only where SGL_SPEC decodes."""
     original(info, batch, vocab_size)
-    if (get_spec().speculative_algorithm or "").upper() == NAME:
+    if decodes_here():
         info.penalizer_orchestrator.release()
 
 

@@ -8,6 +8,7 @@ registered all the same and refuses with the reason, so that a user reads what i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -32,8 +33,24 @@ def load() -> None:
     if broken:
         algorithm.refusal = sglang_contract.refusal(broken)
     algorithm.register()
-    if not broken:
+    if broken:
+        _refuse_sampler()
+    else:
         _extend()
+
+
+def _refuse_sampler() -> None:
+    """`sgl-spec serve --off` names our sampler: its name stays known too, and refuses with the reason."""
+    from sgl_spec.errors import ContractError
+    from sgl_spec.server import algorithm
+
+    def refuse() -> Any:
+        raise ContractError(algorithm.refusal)
+
+    with suppress(ImportError):
+        from sglang.srt.layers.sampler import register_sampler_backend
+
+        register_sampler_backend(algorithm.SAMPLING_BACKEND, refuse)
 
 
 def hooks() -> tuple[Hook, ...]:
@@ -83,9 +100,10 @@ def _extend() -> None:
     from sglang.srt.layers.sampler import register_sampler_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from sgl_spec.server.sampler import BACKEND, SeededSampler, keep_backend
+    from sgl_spec.server.algorithm import SAMPLING_BACKEND
+    from sgl_spec.server.sampler import SeededSampler, keep_backend
 
-    register_sampler_backend(BACKEND, SeededSampler)
+    register_sampler_backend(SAMPLING_BACKEND, SeededSampler)
     register_resolution_hook("handle_deterministic_inference")(keep_backend)
     for target, hook, kind in hooks():
         HookRegistry.register(target, hook, HookType[kind])

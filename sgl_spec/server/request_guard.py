@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sglang.srt.runtime_context import get_spec
 from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
 from sgl_spec.errors import ConfigError
-from sgl_spec.server.algorithm import NAME
-
-
-def _ours() -> bool:
-    return (get_spec().speculative_algorithm or "").upper() == NAME
+from sgl_spec.server.algorithm import decodes_here
 
 
 def check_processor(original: Callable[..., None], manager: Any, request: Any, *args: Any, **kwargs: Any) -> None:
@@ -29,7 +24,7 @@ def check_processor(original: Callable[..., None], manager: Any, request: Any, *
     """
     original(manager, request, *args, **kwargs)
     text = getattr(request, "custom_logit_processor", None)
-    if not text or not _ours():
+    if not text or not decodes_here():
         return
     try:
         processor = CustomLogitProcessor.from_str(text)
@@ -49,7 +44,7 @@ def check_stop_tokens(original: Callable[[Any, int], None], params: Any, vocab_s
         ConfigError: with min_new_tokens, a stop token is no token of the model.
     """
     original(params, vocab_size)
-    if params.min_new_tokens > 0 and _ours():
+    if params.min_new_tokens > 0 and decodes_here():
         wrong = sorted(token for token in params.stop_token_ids or () if not 0 <= token < vocab_size)
         if wrong:
             raise ConfigError(

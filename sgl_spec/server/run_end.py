@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sglang.srt.runtime_context import get_spec
 
-from sgl_spec.server.algorithm import NAME
+from sgl_spec.server.algorithm import decodes_here
 
 
 def kept_tokens(req: Any, run: Sequence[int]) -> int:
@@ -101,6 +100,6 @@ def judge_last_token(original: Callable[[Any, int], None], req: Any, new_accepte
 
     Only where SGL_SPEC decodes: other algorithms leave the judging to SGLang.
     """
-    if (get_spec().speculative_algorithm or "").upper() == NAME:
+    if decodes_here():
         new_accepted_len = min(new_accepted_len, 1)
     original(req, new_accepted_len)

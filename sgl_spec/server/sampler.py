@@ -15,9 +15,8 @@ from sglang.srt.arg_groups.overrides import declare_resolution
 from sglang.srt.layers.sampler import Sampler, _SamplingMaskCapture
 from sglang.srt.runtime_context import get_device
 
+from sgl_spec.server.algorithm import SAMPLING_BACKEND
 from sgl_spec.server.sampling import RowParams, filtered_logprobs, target_tokens
-
-BACKEND = "sgl_spec"
 
 
 def keep_backend(server_args: Any, previous: Callable[[Any], None]) -> None:
@@ -26,8 +25,8 @@ def keep_backend(server_args: Any, previous: Callable[[Any], None]) -> None:
     On a CPU, and for deterministic inference, SGLang otherwise takes its own, whatever the flag says.
     """
     previous(server_args)
-    if server_args.sampling_backend == BACKEND:
-        declare_resolution(server_args, "sgl_spec", sampling_backend=BACKEND)
+    if server_args.sampling_backend == SAMPLING_BACKEND:
+        declare_resolution(server_args, "sgl_spec", sampling_backend=SAMPLING_BACKEND)
 
 
 def row_params(info: Any) -> RowParams:

@@ -18,13 +18,13 @@ from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
 from sglang.srt.runtime_context import get_exec
 from sglang.srt.utils.common import is_pin_memory_available
 
-from sgl_spec.server.sampler import BACKEND
+from sgl_spec.server.algorithm import SAMPLING_BACKEND
 
 SEED_OF_DETERMINISTIC_INFERENCE = 42  # SGLang's, for requests that name none
 
 
 def _ours() -> bool:
-    return bool(get_exec().kernel.sampling_backend == BACKEND)
+    return bool(get_exec().kernel.sampling_backend == SAMPLING_BACKEND)
 
 
 def _derived(data: bytes) -> int:

@@ -23,7 +23,8 @@ from sglang.srt.sampling.sampling_params import SamplingParams
 
 from sgl_spec.cli.server_command import OUR_SAMPLER
 from sgl_spec.server import plugin
-from sgl_spec.server.sampler import BACKEND, keep_backend
+from sgl_spec.server.algorithm import SAMPLING_BACKEND
+from sgl_spec.server.sampler import keep_backend
 from sgl_spec.server.seeds import request_seed, sample_seed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -31,7 +32,7 @@ FARTHEST = (-(2**63), -1, 0, 2**32, 2**63 - 1)
 
 
 @contextmanager
-def server(backend: str = BACKEND, **settings: Any) -> Iterator[None]:
+def server(backend: str = SAMPLING_BACKEND, **settings: Any) -> Iterator[None]:
     with get_context().override_server_args(sampling_backend=backend, **settings):
         yield
 
