@@ -6,7 +6,7 @@ Used by training (`unroll`) and by the report (`draft_trees`); in rounds SGLang 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -168,15 +168,3 @@ def _attend_float32(queries: Tensor, prefix: KeysValues, visible: Tensor, own: l
     for number, step in enumerate(own, len(prefix.keys)):
         out = out + weights[..., number : number + 1] * step.values.float()[:, :, None]
     return out.reshape(rows, heads, size)
-
-
-def parameter_count(head: nn.Module) -> int:
-    """Weights of the head."""
-    return sum(weight.numel() for weight in head.parameters())
-
-
-def head_config(config: Any) -> LlamaConfig:
-    """The target's configuration with every size that the head reads filled in."""
-    if getattr(config, "head_dim", None) is None:
-        config.head_dim = config.hidden_size // config.num_attention_heads
-    return config

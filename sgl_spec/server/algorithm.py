@@ -24,7 +24,7 @@ refusal: str | None = None
 
 
 def decodes_here() -> bool:
-    """Whether this process belongs to a server that decodes with SGL_SPEC; the plugin is in every server's processes."""
+    """Whether this is a server that decodes with SGL_SPEC: the plugin is in the processes of every server."""
     return (get_spec().speculative_algorithm or "").upper() == NAME
 
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-
 from sgl_spec.server.algorithm import decodes_here
 
 

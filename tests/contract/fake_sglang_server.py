@@ -6,13 +6,12 @@ The shapes of its answers and errors are those of SGLang 0.5.23: `/generate` (on
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from sgl_spec.testing.local_http import JsonHandler, listening
 
 Answer = dict[str, Any]
 
@@ -81,23 +80,12 @@ def score(text: str) -> Answer:
 
 @contextmanager
 def serving(server: FakeServer) -> Iterator[FakeServer]:
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    server.url = f"http://127.0.0.1:{http.server_address[1]}"
-    try:
+    with listening(_handler(server)) as server.url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
-def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
+def _handler(server: FakeServer) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
             server.headers.append(dict(self.headers))
             if self.path not in ("/model_info", "/get_model_info"):
@@ -108,7 +96,7 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             server.headers.append(dict(self.headers))
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.body()
             try:
                 result = server.respond(self.path, body)
             except Fail as failure:
@@ -131,22 +119,10 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
             elif not failure.drop:
                 self.event({"error": {"message": failure.message}})
 
-        def event(self, value: Any) -> None:
-            self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
-
         def fail(self, failure: Fail) -> None:
             if failure.drop:
-                self.close_connection = True
-                self.connection.close()
-                return
+                return self.hang_up()
             body: Any = {"error": {"message": failure.message, "type": "BadRequest", "code": failure.status}}
-            self.say(failure.status, body, failure.raw)
-
-        def say(self, status: int, value: Any, raw: str | None = None) -> None:
-            payload = (json.dumps(value) if raw is None else raw).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
+            return self.say(failure.status, body, failure.raw)
 
     return Handler

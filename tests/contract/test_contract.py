@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,24 @@ def test_another_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     first = sglang_contract.check_contract()[0]
     assert not first.ok
     assert "found 0.5.24, wanted 0.5.23" in first.detail
+
+
+def test_on_another_sglang_the_sampler_of_off_refuses_with_the_reason() -> None:
+    """In a process of its own: what a plugin registers stays."""
+    script = """
+from importlib import metadata
+real = metadata.version
+metadata.version = lambda name: "0.5.24" if name == "sglang" else real(name)
+from sgl_spec.server import plugin
+plugin.load()
+from sglang.srt.layers import sampler
+from sglang.srt.server_args import SAMPLING_BACKEND_CHOICES
+assert "sgl_spec" in SAMPLING_BACKEND_CHOICES
+try:
+    sampler._CUSTOM_SAMPLER_FACTORIES["sgl_spec"]()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    env = {**os.environ, "SGLANG_USE_CPU_ENGINE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=300)
+    assert "ContractError SGL_SPEC cannot run on this SGLang: sglang found 0.5.24" in done.stdout, done.stderr[-2000:]

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from sgl_spec.drafting.hint import MAX_PREDICT_CHARS, decode_hint
-from sgl_spec.server import openai_prediction
+from sgl_spec.server import algorithm as algorithm_module
 from sgl_spec.server.openai_prediction import PredictingServingChat
 
 CHAT_TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -121,7 +121,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Chat]]:
     monkeypatch.setattr(serving_chat, "get_model", lambda: SimpleNamespace(context_length=None))
 
     def start(algorithm: str | None = "SGL_SPEC", kind: type = PredictingServingChat, **engine: Any) -> Chat:
-        monkeypatch.setattr(openai_prediction, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
+        monkeypatch.setattr(algorithm_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
         chat = Chat(Engine(**engine), TestClient(http_server.app))
         http_server.app.state.openai_serving_chat = kind(chat.engine, TemplateManager())
         return chat

@@ -34,6 +34,7 @@ from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 
 from sgl_spec.drafting.flat_tree import FlatTree
 from sgl_spec.drafting.tree import Chain, DraftTree
+from sgl_spec.server import algorithm as algorithm_module
 from sgl_spec.server import penalties as penalties_module
 from sgl_spec.server.penalties import Penalties, counts_output, terms_by_count
 
@@ -96,7 +97,7 @@ def test_sglangs_own_penalizers_are_silent_where_we_decode(
     algorithm: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after requests joined and left, and nowhere else."""
-    monkeypatch.setattr(penalties_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
+    monkeypatch.setattr(algorithm_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
     infos, batches_ = [], [Batch([Request([3], **ALL), Request([4])]), Batch([Request([5], min_new_tokens=4)])]
     for batch in batches_:
         info = sampling_info(

@@ -12,6 +12,7 @@ from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor, Dis
 from sglang.srt.sampling.sampling_params import SamplingParams
 
 from sgl_spec.errors import ConfigError
+from sgl_spec.server import algorithm as algorithm_module
 from sgl_spec.server import request_guard
 from sgl_spec.server.plugin import hooks
 
@@ -20,7 +21,7 @@ GOOD = DisallowedTokensLogitsProcessor.to_str()
 
 @pytest.fixture(params=["SGL_SPEC", "sgl_spec", None, "EAGLE3"])
 def algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    monkeypatch.setattr(request_guard, "get_spec", lambda: SimpleNamespace(speculative_algorithm=request.param))
+    monkeypatch.setattr(algorithm_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm=request.param))
     return request.param
 
 

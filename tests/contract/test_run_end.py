@@ -16,6 +16,7 @@ from sglang.srt.managers.schedule_batch import FINISH_ABORT, Req
 from sglang.srt.plugins.hook_registry import HookType
 from sglang.srt.sampling.sampling_params import SamplingParams
 
+from sgl_spec.server import algorithm as algorithm_module
 from sgl_spec.server import plugin, run_end
 from sgl_spec.server.worker import Accepted
 from sgl_spec.testing.small_tokenizers import byte_level
@@ -34,7 +35,7 @@ REGEXES = ["a+b", "b$", "(?<=a)b", "^a", "[ab]{2}\n", "^(?!.*a)", "\\bb\\b", "â‚
 def published() -> Iterator[None]:
     """The hook asks which algorithm decodes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_end, "get_spec", lambda: SimpleNamespace(speculative_algorithm="SGL_SPEC"))
+        patch.setattr(algorithm_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm="SGL_SPEC"))
         yield
 
 
@@ -187,7 +188,7 @@ def test_a_request_to_be_aborted_gets_one_token_more_as_it_would_alone() -> None
 
 @pytest.mark.parametrize("algorithm", [None, "NGRAM", "EAGLE3"])
 def test_other_algorithms_judge_whole_runs(monkeypatch: pytest.MonkeyPatch, algorithm: str | None) -> None:
-    monkeypatch.setattr(run_end, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
+    monkeypatch.setattr(algorithm_module, "get_spec", lambda: SimpleNamespace(speculative_algorithm=algorithm))
     one, other = request(stop=["b"]), request(stop=["b"])
     for req in (one, other):
         req.output_ids.extend(spelled("abab"))

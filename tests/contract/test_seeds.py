@@ -218,7 +218,10 @@ def test_the_method_that_is_hooked_is_the_one_that_sends() -> None:
 # ---- the sampling backend -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "resolved"), [(BACKEND, BACKEND), ("flashinfer", "pytorch"), (None, "pytorch")])
+@pytest.mark.parametrize(
+    ("asked", "resolved"),
+    [(SAMPLING_BACKEND, SAMPLING_BACKEND), ("flashinfer", "pytorch"), (None, "pytorch")],
+)
 def test_our_backend_stays_where_sglang_would_take_its_own(asked: str | None, resolved: str) -> None:
     """On a CPU, and for deterministic inference."""
     args = SimpleNamespace(sampling_backend=asked, _resolved_overrides=[])
@@ -228,4 +231,4 @@ def test_our_backend_stays_where_sglang_would_take_its_own(asked: str | None, re
 
 
 def test_the_command_line_names_our_backend() -> None:
-    assert OUR_SAMPLER == BACKEND
+    assert OUR_SAMPLER == SAMPLING_BACKEND

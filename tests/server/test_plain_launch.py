@@ -64,10 +64,14 @@ def test_it_speculates_and_is_exact(plain: Server) -> None:
 
 def test_requests_that_are_retracted_and_resumed_are_exact(plain: Server) -> None:
     calls = [
-        {"prompt": prompt, "max_new_tokens": 100, "ignore_eos": True, "temperature": t, "sampling_seed": 3}
+        {
+            "prompt": prompt, "max_new_tokens": 100, "ignore_eos": True, "temperature": t, "sampling_seed": 3,
+            # What a request said before it was taken back counts when it goes on.
+            "repetition_penalty": 1.2 if prompt is CODE else 1.0, "frequency_penalty": 0.3 if prompt is CODE else 0.0,
+        }
         for prompt in PROMPTS
         for t in (0.0, 0.8)
-    ]
+    ]  # fmt: skip
     together = plain.generate_all(calls)
     alone = [plain.generate(custom_params=OFF, **call) for call in calls]
     assert [a["output_ids"] for a in together] == [a["output_ids"] for a in alone]

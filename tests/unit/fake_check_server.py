@@ -3,14 +3,13 @@ whether it drafts. A test makes it wrong in one thing."""
 
 from __future__ import annotations
 
-import json
 import random
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from sgl_spec.testing.local_http import JsonHandler, listening
 
 Body = dict[str, Any]
 OURS = {"speculative_algorithm": "SGL_SPEC", "device": "cpu", "version": "0.5.23", "api_key": "hidden"}
@@ -80,28 +79,17 @@ class CheckServer:
 
 @contextmanager
 def serving(server: CheckServer) -> Iterator[CheckServer]:
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    server.url = f"http://127.0.0.1:{http.server_address[1]}"
-    try:
+    with listening(_handler(server)) as server.url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
-def _handler(server: CheckServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
+def _handler(server: CheckServer) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
             server.keys.add(self.headers.get("Authorization"))
             known = {"/server_info": server.info, "/model_info": {"model_path": "m"}}
             if server.dead:
-                self.connection.close()
+                self.hang_up()
             elif known.get(self.path) is None:
                 self.say(404, {"detail": "Not Found"})
             else:
@@ -109,15 +97,14 @@ def _handler(server: CheckServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             server.keys.add(self.headers.get("Authorization"))
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.body()
             try:
                 if server.dead:
                     raise Refuses(0)
                 answer = server.generate(body)
             except Refuses as refusal:
                 if refusal.status == 0:
-                    self.connection.close()
-                    return None
+                    return self.hang_up()
                 return self.say(refusal.status, {"error": {"message": refusal.message}})
             return self.stream(answer) if body.get("stream") else self.say(200, answer)
 
@@ -127,12 +114,7 @@ def _handler(server: CheckServer) -> type[BaseHTTPRequestHandler]:
             text, ids = answer["text"], answer["output_ids"]
             for shown in server.stream_fault([text[:1], text[: len(text) // 2], text]):
                 event = {**answer, "text": shown, "output_ids": ids[: len(shown)]}
-                self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+                self.event(event)
             self.wfile.write(b"data: [DONE]\n\n")
-
-        def say(self, status: int, value: Any) -> None:
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(value).encode())
 
     return Handler

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from sgl_spec.cli import main
 from sgl_spec.cli.completion_server import HttpCompleter, ServerPlan, _flags
 from sgl_spec.errors import ServerError
 from sgl_spec.heads.generate import Completed, Completion
+from sgl_spec.testing.local_http import JsonHandler, listening
 
 
 def _run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -44,36 +43,26 @@ def test_a_server_gets_room_for_all_requests_unless_the_user_says_how_much() -> 
     assert _flags(plan, False) == ("--max-running-requests", "48", "--log-level", "info")
 
 
-class _Server(HTTPServer):
+@dataclass
+class _Server:
+    """What it is to answer, and what it was asked last."""
+
+    url: str = ""
     answer: Any = None
     asked: Any = None
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        self.server.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps(self.server.answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[_Server]:
-    server = _Server(("127.0.0.1", 0), _Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    state = _Server()
+
+    class Handler(JsonHandler):
+        def do_POST(self) -> None:
+            state.asked = self.body()
+            self.say(200, state.answer)
+
+    with listening(Handler) as state.url:
+        yield state
 
 
 REQUEST = Completion((4, 5), 30, 0.8, 77, top_p=0.9, stop=("\n",), stop_ids=(2,))
@@ -86,7 +75,7 @@ def _answer(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "ended"), [("stop", True), ("length", False)])
 def test_a_completion_is_one_post(server: _Server, kind: str, ended: bool) -> None:
     server.answer = _answer(kind)
-    completer = HttpCompleter(f"http://127.0.0.1:{server.server_port}")
+    completer = HttpCompleter(server.url)
     assert completer.complete(REQUEST) == Completed((7, 8, 2), ended)
     assert server.asked["input_ids"] == [4, 5]
     params = server.asked["sampling_params"]
@@ -103,4 +92,4 @@ def test_a_completion_is_one_post(server: _Server, kind: str, ended: bool) -> No
 def test_answers_that_are_none_are_refused(server: _Server, answer: Any, said: str) -> None:
     server.answer = answer
     with pytest.raises(ServerError, match=said):
-        HttpCompleter(f"http://127.0.0.1:{server.server_port}").complete(REQUEST)
+        HttpCompleter(server.url).complete(REQUEST)

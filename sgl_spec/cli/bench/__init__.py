@@ -61,10 +61,11 @@ def run(args: argparse.Namespace) -> int:
     from sgl_spec.cli.bench.measure import measure
     from sgl_spec.cli.bench.modes import parse_modes, with_head
     from sgl_spec.cli.bench.summary import summarise
+    from sgl_spec.cli.json_file import check_writable
 
     modes, sizes = parse_modes(args.modes), parse_batches(args.batch)
     if args.out is not None:
-        result_file.check_writable(args.out)
+        check_writable(args.out)
     plan, started = _plan(args), _now()
     modes = with_head(modes, args.head, plan.on_cpu)
     workloads = [batched(workload, size) for workload in _workloads(args, plan.model) for size in sizes]

@@ -9,7 +9,6 @@ when none was run alone.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +17,9 @@ from sgl_spec.cli.bench.fleet import Server
 from sgl_spec.cli.bench.measure import Sample
 from sgl_spec.cli.bench.merged import MergedResult, merged_results
 from sgl_spec.cli.bench.summary import Row
+from sgl_spec.cli.json_file import write_json
 from sgl_spec.cli.machine import Machine
 from sgl_spec.drafting.hint import encode_hint
-from sgl_spec.errors import ConfigError
 
 SCHEMA = 1
 KIND = "sgl_spec.bench"
@@ -40,20 +39,9 @@ class Measurement(NamedTuple):
     samples: tuple[Sample, ...]
 
 
-def check_writable(path: Path) -> None:
-    """Raises ConfigError now rather than after an hour's measuring."""
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise ConfigError(f"--out is {path}; it cannot be written: {error.strerror}.") from error
-
-
 def write(path: Path, measurement: Measurement) -> None:
     """Writes the file whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(as_json(measurement), indent=1) + "\n")
-    part.replace(path)
+    write_json(path, as_json(measurement))
 
 
 def as_json(measurement: Measurement) -> dict[str, Any]:

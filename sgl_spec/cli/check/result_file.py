@@ -5,7 +5,6 @@ Stands outside a round. docs/check.md describes the schema; `SCHEMA` grows by on
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from sgl_spec.cli.check.matrix import FIELD, Plan
 from sgl_spec.cli.check.runner import Outcome
 from sgl_spec.cli.check.source import Source
 from sgl_spec.cli.check.verdict import agreements, by_setting, by_source
+from sgl_spec.cli.json_file import write_json
 from sgl_spec.cli.machine import Machine
 
 SCHEMA = 1
@@ -51,9 +51,7 @@ class Checked(NamedTuple):
 
 def write(path: Path, checked: Checked) -> None:
     """Writes the file whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(_finite(as_json(checked)), indent=1, allow_nan=False) + "\n")
-    part.replace(path)
+    write_json(path, _finite(as_json(checked)))
 
 
 def as_json(checked: Checked) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from sgl_spec.cli.bench.result_file import check_writable
 from sgl_spec.cli.check import matrix, result_file, verdict
 from sgl_spec.cli.check.answer import Sender
 from sgl_spec.cli.check.prompts import Chat, learn
@@ -25,6 +24,7 @@ from sgl_spec.cli.check.rows import ROWS, Row, row_source
 from sgl_spec.cli.check.runner import Outcome, run_cells
 from sgl_spec.cli.check.served import Served, look_at
 from sgl_spec.cli.check.source import ROW, Source
+from sgl_spec.cli.json_file import check_writable
 from sgl_spec.cli.machine import describe_machine, versions
 from sgl_spec.cli.program_tasks import default_programs
 from sgl_spec.errors import ConfigError
