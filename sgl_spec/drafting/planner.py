@@ -123,6 +123,47 @@ class DraftPlanner:
             counter.abstained(plan.abstain_reason)
         return plan
 
+    def join(self, rid: str, plan: DraftPlan, chains: Sequence[Chain], room: int) -> DraftPlan:
+        """`plan` of this round with chains that came after it (a draft head's, which is asked only where it pays).
+
+        The same rules hold as for a drafter's chains, and the tree stays within the same budget.
+
+        Args:
+            chains: of one origin.
+            room: as in `plan`.
+
+        Raises:
+            DraftError: the request never started.
+        """
+        most = min(self._budget.max_drafts, self._known[rid].max_drafts, room - 1)
+        if most < 1 or plan.abstain_reason not in (None, NO_MATCH):
+            return plan
+        asked: list[object] = [chains]
+        try:
+            tree = self._joined(rid, plan.tree, chains, most, asked)
+        except Exception as error:  # as in _plan
+            self._failed(asked[-1], error)
+            self._counter(rid).abstained(DRAFTER_ERROR)
+            return DraftPlan(DraftTree(plan.tree.root_token), DRAFTER_ERROR)
+        if tree.num_drafts and plan.abstain_reason is not None:
+            self._counter(rid).abstained(plan.abstain_reason, -1)
+        return DraftPlan(tree, None if tree.num_drafts else NO_MATCH)
+
+    def _joined(self, rid: str, tree: DraftTree, chains: Sequence[Chain], most: int, asked: list[object]) -> DraftTree:
+        hint, refiner = self._known[rid].hint, self._refiner
+        refines = refiner is not None and refiner.begin_round(rid)
+        for chain in chains:
+            asked.append(chains)  # at fault from here on
+            admitted = self._admitted(chain, most, self._known[rid].endings)
+            possible = len(admitted.tokens)
+            if refines and possible:
+                assert refiner is not None
+                asked.append(refiner)
+                possible = refiner.cut(rid, admitted.tokens)
+            if possible and hint.allows(chain.origin):
+                tree.graft(Chain(admitted.tokens[:possible], admitted.q[:possible], chain.origin))
+        return tree.pruned(most, self._budget.min_gain)
+
     def _plan(self, rid: str, root_token: int, max_drafts: int) -> DraftPlan:
         if max_drafts < 1:
             return DraftPlan(DraftTree(root_token), NO_ROOM)
@@ -270,7 +311,7 @@ class DraftPlanner:
             except Exception as error:  # as in _plan
                 self._failed(drafter, error)
 
-    def _failed(self, drafter: Drafter | Refiner, error: Exception) -> None:
+    def _failed(self, drafter: object, error: Exception) -> None:
         origin = str(getattr(drafter, "origin", type(drafter).__name__))
         times = self._failures[origin] = self._failures.get(origin, 0) + 1
         if times == 1:

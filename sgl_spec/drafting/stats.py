@@ -126,9 +126,12 @@ class SpecCounter:
         self._rounds += 1
         self._tokens += kept
 
-    def abstained(self, reason: str) -> None:
-        """A round goes without drafts; `round_done` still follows with a tree of only a root."""
-        self._abstained[reason] = self._abstained.get(reason, 0) + 1
+    def abstained(self, reason: str, times: int = 1) -> None:
+        """A round goes without drafts; `round_done` still follows with a tree of only a root. times = -1: no, it found
+        some after all."""
+        times += self._abstained.pop(reason, 0)
+        if times:
+            self._abstained[reason] = times
 
     def snapshot(self) -> SpecStats:
         """The counts now."""

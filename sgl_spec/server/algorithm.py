@@ -13,6 +13,8 @@ from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.errors import ConfigError, ContractError
+from sgl_spec.server.eagle import head_args
+from sgl_spec.server.eagle.head_kind import HeadKind, served_kind
 
 NAME = "SGL_SPEC"
 SAMPLING_BACKEND = "sgl_spec"  # what --sampling-backend calls `sampler.SeededSampler`
@@ -29,13 +31,24 @@ def decodes_here() -> bool:
 
 
 class SglSpecAlgorithm(CustomSpecAlgo):
-    """SGL_SPEC without a draft head: to the scheduler it looks like NGRAM, whose trees also live on the host only."""
+    """SGL_SPEC: to the scheduler it looks like NGRAM, whose trees also live on the host only.
+
+    With a draft model it looks like STANDALONE besides (SGLang then accounts for the draft model's KV), and with an
+    EAGLE-3 head also like EAGLE3 (the target then hands out three layers' hidden states). Never like EAGLE: SGLang
+    would key the radix cache by pairs of tokens and refuse the last tokens of the context, and a client can see both.
+    """
 
     def is_ngram(self) -> bool:
         return True
 
+    def is_standalone(self) -> bool:
+        return served_kind() is not None
+
+    def is_eagle3(self) -> bool:
+        return served_kind() is HeadKind.EAGLE3
+
     def has_draft_kv(self) -> bool:
-        return False
+        return served_kind() is not None
 
     # The scheduler calls these three; CustomSpecAlgo of 0.5.23 lacks them.
     def carries_draft_hidden_states(self) -> bool:
@@ -55,11 +68,10 @@ class SglSpecAlgorithm(CustomSpecAlgo):
         config = SpecConfig.from_environment()
         if server_args.speculative_num_draft_tokens is None:
             server_args.speculative_num_draft_tokens = config.width
-        width = server_args.speculative_num_draft_tokens
-        # Our trees have no fixed branching or depth. The product of the two sizes SGLang's KV reserve; more than one
-        # branch also tells attention backends to read the tree mask (FlashAttention 3 ignores it for one).
-        server_args.speculative_eagle_topk = 2 if width > 1 else 1
-        server_args.speculative_num_steps = max(width // 2, 1)
+        if server_args.speculative_draft_model_path is None:
+            _size_trees(server_args, server_args.speculative_num_draft_tokens)
+        else:
+            head_args.fill_in(server_args)
         if server_args.max_running_requests is None:
             server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS
         server_args.disable_overlap_schedule = True
@@ -67,12 +79,14 @@ class SglSpecAlgorithm(CustomSpecAlgo):
         server_args.sampling_backend = SAMPLING_BACKEND
 
 
+def _size_trees(server_args: Any, width: int) -> None:
+    """Our trees have no fixed branching or depth. The product of the two sizes SGLang's KV reserve; more than one
+    branch also tells attention backends to read the tree mask (FlashAttention 3 ignores it for one)."""
+    server_args.speculative_eagle_topk = 2 if width > 1 else 1
+    server_args.speculative_num_steps = max(width // 2, 1)
+
+
 def _refuse_what_cannot_work(server_args: Any) -> None:
-    if server_args.speculative_draft_model_path is not None:
-        raise ConfigError(
-            f"--speculative-draft-model-path {server_args.speculative_draft_model_path}: {NAME} takes no draft model "
-            "yet; leave it out, or use --speculative-algorithm EAGLE3"
-        )
     if server_args.grammar_backend == "outlines":
         raise ConfigError(
             f"--grammar-backend outlines cannot roll back, which {NAME} needs; use xgrammar (the default) or llguidance"

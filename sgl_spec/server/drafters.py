@@ -10,6 +10,7 @@ from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
+from sgl_spec.drafting.head.head_drafter import HeadDrafter
 from sgl_spec.drafting.lookup.lookup_drafter import LookupDrafter
 from sgl_spec.drafting.memory.memory_drafter import MemoryDrafter
 from sgl_spec.drafting.memory.output_memory import OutputMemory
@@ -35,8 +36,11 @@ class Target(NamedTuple):
     codec: ServerCodec | None
 
 
-def make_planner(config: SpecConfig, target: Target, width: int, memory: OutputMemory | None) -> DraftPlanner:
-    """The planner of a server whose trees have `width` nodes. memory: None when the configuration keeps none.
+def make_planner(
+    config: SpecConfig, target: Target, width: int, memory: OutputMemory | None, head: HeadDrafter | None = None
+) -> DraftPlanner:
+    """The planner of a server whose trees have `width` nodes. memory: None when the configuration keeps none;
+    head: None without a draft model.
 
     Raises:
         ConfigError: a drafter named in the configuration cannot be loaded.
@@ -58,6 +62,8 @@ def make_planner(config: SpecConfig, target: Target, width: int, memory: OutputM
     if codec is not None:
         drafters += [TemplateDrafter(codec, past_outputs, min_a), PredictDrafter(codec, min_a)]
     drafters += [load_drafter(name) for name in config.drafters]
+    if head is not None:
+        drafters.append(head)
     refiner = None if codec is None else ConstraintDrafter(codec, codec.vocabulary, past_outputs, slot_of, min_a)
     budget = DraftBudget(max_drafts=max(width - 1, 0), min_gain=config.min_gain)
     return DraftPlanner(drafters, budget, vocab_size=target.vocab_size, refiner=refiner)

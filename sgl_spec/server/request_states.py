@@ -19,8 +19,8 @@ from sglang.srt.runtime_context import get_serving
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint, HintRead, decode_hint
-from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
-from sgl_spec.drafting.tree import DraftTree
+from sgl_spec.drafting.planner import NO_MATCH, DraftPlan, DraftPlanner
+from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.server import abstain
 from sgl_spec.server.codec import ServerCodec
 from sgl_spec.server.grammar_cursor import RequestGrammar
@@ -63,6 +63,11 @@ def owner(req: Any) -> str:
     other."""
     key, salt = req.extra_key, req.cache_salt
     return "" if not key and not salt else json.dumps([key or "", salt or ""])
+
+
+def _room(req: Any) -> int:
+    """Tokens `req` may still emit."""
+    return int(req.sampling_params.max_new_tokens) - len(req.output_ids)
 
 
 def _constraint_key(params: Any) -> str | None:
@@ -158,8 +163,20 @@ class RequestStates:
         if reason is not None:
             self._planner.abstain(req.rid, reason)
             return DraftPlan(DraftTree(root), reason)
-        room = req.sampling_params.max_new_tokens - len(req.output_ids)
-        return self._planner.plan(req.rid, root, room)
+        return self._planner.plan(req.rid, root, _room(req))
+
+    def may_join(self, req: Any, plan: DraftPlan) -> bool:
+        """Whether chains that come later can still become part of `plan`."""
+        return plan.abstain_reason in (None, NO_MATCH) and _room(req) > 1
+
+    def join(self, req: Any, plan: DraftPlan, chains: Sequence[Chain]) -> DraftPlan:
+        """`plan` of this round with `chains`, within the same budget."""
+        return self._planner.join(req.rid, plan, chains, _room(req))
+
+    def running(self, rid: str) -> Any:
+        """SGLang's request of that id; None where it never had a round."""
+        state = self._states.get(rid)
+        return None if state is None else state.req
 
     def _observe_new(self, state: RequestState) -> None:
         output = state.req.output_ids

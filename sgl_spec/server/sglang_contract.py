@@ -70,7 +70,7 @@ SERVER_NAMES: tuple[Name, ...] = (
          ("predicts", "accept_index", "accept_token_num", "candidates", "retrieve_index", "retrieve_next_token",
           "retrieve_next_sibling", "target_predict", "topk")),
     Name("sglang.srt.managers.tp_worker:TpModelWorker.forward_batch_generation", CALL,
-         ("batch", "pp_proxy_tensors", "is_verify")),
+         ("batch", "pp_proxy_tensors", "is_verify", "capture_hidden_mode")),
     Name("sglang.srt.managers.tp_worker:TpModelWorker.get_memory_pool", CALL),
     Name("sglang.srt.managers.scheduler:GenerationBatchResult", CALL,
          ("logits_output", "next_token_ids", "can_run_cuda_graph", "accept_lens", "new_seq_lens", "next_draft_input",
@@ -154,6 +154,57 @@ SERVER_NAMES: tuple[Name, ...] = (
     Name("sglang.srt.observability.req_time_stats:set_time_batch", CALL),
 )  # fmt: skip
 
+_EXECUTOR = "sglang.srt.model_executor"
+_EAGLE = f"{_SPEC}.eagle_worker_v2:EagleDraftWorker"
+
+HEAD_NAMES: tuple[Name, ...] = (
+    Name(f"{_SPEC}.spec_registry:CustomSpecAlgo.is_standalone", OVERRIDE),
+    Name(f"{_SPEC}.spec_registry:CustomSpecAlgo.is_eagle3", OVERRIDE),
+    Name(_EAGLE, CALL, ("server_args", "gpu_id", "nccl_port", "target_worker")),
+    Name(_EAGLE, READ, ("draft_runner", "draft_attn_backend", "parallel_layout", "hot_token_id", "topk",
+                        "speculative_num_steps", "cuda_graph_runner", "cuda_graph_runner_for_draft_extend")),
+    Name(f"{_EAGLE}._draft_extend_for_prefill", CALL,
+         ("batch", "target_hidden_states", "next_token_ids", "mm_input_embeds")),
+    Name(f"{_EAGLE}._capture_cuda_graphs", OVERRIDE),
+    Name(f"{_SPEC}.standalone_worker_v2:StandaloneDraftWorker", CALL,
+         ("server_args", "gpu_id", "nccl_port", "target_worker")),
+    Name(f"{_SPEC}.eagle_info:EagleDraftExtendInput", CALL,
+         ("hidden_states", "num_tokens_per_req", "num_tokens_for_logprob_per_req")),
+    Name(f"{_SPEC}.eagle_info:EagleDraftInput", CALL, ("hidden_states",)),
+    Name(f"{_SPEC}.eagle_utils:per_step_draft_out_cache_loc", CALL,
+         ("out_cache_loc", "batch_size", "topk", "num_steps")),
+    Name(f"{_SPEC}.eagle_worker_common:prepare_for_draft", CALL,
+         ("draft_input", "req_to_token_pool", "batch", "cuda_graph_runner", "draft_model_runner", "topk", "num_steps")),
+    Name(f"{_SPEC}.spec_utils:draft_tp_context", CALL, ("layout",)),
+    Name(f"{_SPEC}.draft_utils:DraftBackendFactory", CALL, ("draft_model_runner", "topk", "speculative_num_steps")),
+    Name("sglang.srt.layers.moe.utils:speculative_moe_backend_context", CALL),
+    Name("sglang.srt.layers.moe.utils:speculative_moe_a2a_backend_context", CALL),
+    Name("sglang.srt.layers.logits_processor:LogitsProcessorOutput", READ,
+         ("next_token_logits", "hidden_states", "mm_input_embeds")),
+    Name(f"{_EXECUTOR}.forward_context:ForwardContext", CALL, ("attn_backend",)),
+    Name(f"{_EXECUTOR}.forward_context:forward_context", CALL, ("ctx", "forward_batch")),
+    Name(f"{_EXECUTOR}.forward_batch_info:CaptureHiddenMode", READ, ("FULL", "LAST", "NULL")),
+    Name(f"{_EXECUTOR}.forward_batch_info:ForwardMode", READ, ("EXTEND", "DECODE")),
+    Name(f"{_EXECUTOR}.forward_batch_info:ForwardBatch.init_new", CALL,
+         ("batch", "model_runner", "capture_hidden_mode", "return_hidden_states_before_norm")),
+    Name(f"{_EXECUTOR}.forward_batch_info:ForwardBatch", READ,
+         ("input_ids", "positions", "out_cache_loc", "spec_info", "capture_hidden_mode",
+          "mark_forward_metadata_ready")),
+    Name(f"{_EXECUTOR}.model_runner:ModelRunner.forward", CALL, ("forward_batch",)),
+    Name(f"{_EXECUTOR}.model_runner:ModelRunner", READ,
+         ("req_to_token_pool", "token_to_kv_pool_allocator", "token_to_kv_pool", "spec_algorithm", "device")),
+    Name("sglang.srt.managers.schedule_batch:ScheduleBatch", READ,
+         ("tree_cache", "orig_seq_lens", "seq_lens_sum", "prefix_lens", "extend_lens", "extend_num_tokens",
+          "extend_logprob_start_lens", "multimodal_inputs")),
+    Name("sglang.srt.managers.schedule_batch:Req", READ, ("kv", "origin_input_ids")),
+    Name("sglang.srt.managers.schedule_batch:ReqKvInfo", READ, ("req_pool_idx",)),
+    Name("sglang.srt.mem_cache.memory_pool:MHATokenToKVPool", READ, ("k_buffer", "v_buffer")),
+    Name("sglang.srt.utils.common:fast_topk", CALL, ("values", "topk", "dim")),
+    Name("sglang.srt.runtime_context:get_memory", CALL),
+    Name("sglang.srt.server_args:ServerArgs", READ,
+         ("speculative_draft_model_revision", "speculative_draft_attention_backend", "enable_return_hidden_states")),
+)  # fmt: skip
+
 _OPENAI = "sglang.srt.entrypoints.openai"
 _CHAT = f"{_OPENAI}.serving_chat:OpenAIServingChat"
 
@@ -223,7 +274,7 @@ FRONTEND_NAMES: tuple[Name, ...] = (
     Name("sglang.lang.chat_template:ChatTemplate", READ, ("role_prefix_and_suffix",)),
 )  # fmt: skip
 
-CONTRACT = SERVER_NAMES + OPENAI_NAMES + PLATFORM_NAMES + FRONTEND_NAMES
+CONTRACT = SERVER_NAMES + HEAD_NAMES + OPENAI_NAMES + PLATFORM_NAMES + FRONTEND_NAMES
 
 
 def _resolve(path: str) -> Any:

@@ -32,10 +32,13 @@ from sglang.srt.speculative.spec_utils import (
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
+from sgl_spec.drafting.head.head_drafter import HeadDrafter
 from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server import verify_input
 from sgl_spec.server.codec import make_codec
 from sgl_spec.server.drafters import Target, make_planner
+from sgl_spec.server.eagle.head import make_head
+from sgl_spec.server.eagle.head_kind import served_kind
 from sgl_spec.server.kept_memory import open_memory
 from sgl_spec.server.logits import process_logits
 from sgl_spec.server.penalties import Penalties
@@ -71,7 +74,6 @@ class SglSpecWorker(BaseSpecWorker):
     def __init__(self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> None:
         super().__init__()
         self._target_worker = target_worker
-        self._draft_worker = None
         self.config = SpecConfig.from_environment()
         self.width = int(get_spec().speculative_num_draft_tokens)
         self.device = get_device().device
@@ -79,9 +81,12 @@ class SglSpecWorker(BaseSpecWorker):
         codec = make_codec(target_worker.tokenizer, vocabulary)
         identity = None if codec is None else codec.identity
         memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
-        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory)
+        drafter = None if served_kind() is None else HeadDrafter(self.config.head_below)
+        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory, drafter)
         self.requests = RequestStates(planner, codec)
         self.penalties = Penalties()
+        self.head = make_head(server_args, gpu_id, nccl_port, target_worker, self.requests, drafter)
+        self._draft_worker = self.head.draft_worker
 
     @property
     def any_width(self) -> bool:
@@ -90,13 +95,16 @@ class SglSpecWorker(BaseSpecWorker):
         return str(self.device) == "cpu" and graphs is None
 
     def alloc_memory_pool(self, **kwargs: Any) -> None:
+        super().alloc_memory_pool(**kwargs)
         self.req_to_token_pool, self.token_to_kv_pool_allocator = self._target_worker.get_memory_pool()
 
     def clear_cache_pool(self) -> None:
         """SGLang's /flush_cache. Our state belongs to running requests, of which there are none then."""
         self.requests.clear()
+        self.head.clear()
 
     def note_request_finished(self, *, rid: str, natural_stop: bool) -> None:
+        self.head.finish(self.requests.running(rid))
         self.requests.finish(rid)
 
     def forward_batch_generation(
@@ -116,7 +124,11 @@ class SglSpecWorker(BaseSpecWorker):
         if not batch.forward_mode.is_idle():
             self.requests.open_reports(batch.reqs)
             self.penalties.take_over(batch.sampling_info, batch.reqs)
-        result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors)
+        result = self.target_worker.forward_batch_generation(
+            batch, pp_proxy_tensors=pp_proxy_tensors, capture_hidden_mode=self.head.capture
+        )
+        if not batch.forward_mode.is_idle():
+            self.head.after_prefill(batch, result)
         result.accept_lens = torch.ones(len(batch.reqs), dtype=torch.int32, device=self.device)
         result.new_seq_lens = batch.seq_lens.clone()
         result.next_draft_input = TreeCarry(result.new_seq_lens)
@@ -127,13 +139,15 @@ class SglSpecWorker(BaseSpecWorker):
 
     def _decode_round(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
         set_time_batch(batch.reqs, "set_spec_draft_start_time", trace_only=True)
-        plans = self.requests.plan(batch.reqs)
+        plans = self.head.join(batch.reqs, self.requests.plan(batch.reqs))
         width = max(len(plan.tree) for plan in plans) if self.any_width else self.width
         trees = [flatten(plan.tree, width) for plan in plans]
         set_time_batch(batch.reqs, "set_spec_draft_end_time", trace_only=True)
 
         verify = self._prepare_verify(batch, trees)
-        result = self.target_worker.forward_batch_generation(batch, pp_proxy_tensors=pp_proxy_tensors, is_verify=True)
+        result = self.target_worker.forward_batch_generation(
+            batch, pp_proxy_tensors=pp_proxy_tensors, is_verify=True, capture_hidden_mode=self.head.capture
+        )
         accepted = self._accept(batch, verify, trees, result.logits_output)
         paths = self._acceptances(accepted, plans, width)
         kept = [kept_tokens(req, path.tokens) for req, path in zip(batch.reqs, paths, strict=True)]
@@ -142,6 +156,7 @@ class SglSpecWorker(BaseSpecWorker):
         self._settle_caches(batch, accepted, width)
         if batch.return_logprob:
             compute_spec_logprobs(batch, result.logits_output, accepted.predict, accept_index=accepted.index)
+        self.head.after_round(batch.reqs, paths, kept, result.logits_output.hidden_states, width)
         self.requests.commit(batch.reqs, plans, paths, kept)
         batch.forward_mode = ForwardMode.DECODE
         return self._decode_result(batch, result, accepted, width)

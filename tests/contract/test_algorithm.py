@@ -47,7 +47,6 @@ def test_backends_are_told_of_branches_and_the_reserve_stays_the_width(width: in
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"speculative_draft_model_path": "x"}, "--speculative-draft-model-path x"),
         ({"tokenizer_worker_num": 2}, "--tokenizer-worker-num above 1 does not work"),
         ({"grammar_backend": "outlines"}, "--grammar-backend outlines cannot roll back"),
         ({"enable_watermark": True}, "--enable-watermark"),

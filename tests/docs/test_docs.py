@@ -19,7 +19,10 @@ CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 # Words in code style that are names of our own: CamelCase types, dotted module members.
 TYPE = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z]+)+$")
-FOREIGN = {"RuntimeEndpoint", "BaseSpecWorker", "HookRegistry", "SpeculativeAlgorithm", "TypeError"}
+FOREIGN = {
+    "RuntimeEndpoint", "BaseSpecWorker", "HookRegistry", "SpeculativeAlgorithm", "TypeError", "EagleDraftInput",
+    "EagleVerifyInput", "EagleDraftWorker", "StandaloneDraftWorker", "TpModelWorker",
+}  # fmt: skip
 
 
 def _spans(page: Path) -> list[str]:
