@@ -76,7 +76,7 @@ def test_a_head_learns(tmp_path: Path, target: FrozenTarget) -> None:
     Trainer(tmp_path, target, Split(SPLIT.train[:5], SPLIT.held_out[:1]), settings).run(reached.append)
     first, last = reached[0].means, reached[-1].means
     assert last.loss < first.loss - 1
-    assert max(first.right) < 0.5
+    assert max(first.right) < 0.4  # it starts from the target's last layer, which knows a little
     assert min(last.right) > 0.8
 
 

@@ -1,8 +1,9 @@
 """Sampled text without a seed follows the model's distribution, on the server, beside drafts that are often wrong.
 
 Three hundred requests, eight at a time. The first two tokens of each are counted and held against the probabilities
-that the model reports when it decodes alone. What such a test can notice is shown where samples cost nothing
-(tests/unit/test_statistics.py). A request without a seed draws one from its id, and the ids here stay the same.
+that the model reports when it decodes alone. What 300 are enough to notice, the last test says of these very counts;
+finer faults are looked for where samples cost nothing (3 in 100: tests/unit/test_statistics.py). A request without a
+seed draws one from its id, and the ids here stay the same.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ REST = "any other"
 
 
 class Sampled(NamedTuple):
-    """What came back: the first two tokens of each request, and what became of the drafts."""
+    """What came back: the first two tokens of each request and of its guess, and what became of the drafts."""
 
     pairs: list[tuple[int, int]]
+    guesses: list[tuple[int, int]]
     drafted: int
     accepted: int
 
@@ -62,17 +64,18 @@ def probabilities(off: Server) -> dict[Hashable, float]:
 @pytest.fixture(scope="module")
 def sampled(on: Server) -> Sampled:
     # What the model wrote at other times: now and then right, mostly wrong.
-    guesses = [answer["text"] for answer in on.generate(PROMPT, n=8, **SAMPLED)]
+    guesses = on.generate(PROMPT, n=8, **SAMPLED)
     calls: list[dict[str, Any]] = [
         {
             "prompt": PROMPT, **SAMPLED, "request_rid": f"distribution-{number}",
-            "custom_params": {"sgl_spec": {"version": 1, "predict": guesses[number % 8]}},
+            "custom_params": {"sgl_spec": {"version": 1, "predict": guesses[number % 8]["text"]}},
         }
         for number in range(REQUESTS)
     ]  # fmt: skip
     answers = on.generate_all(calls, at_once=8)
     drafted, accepted = (sum(account(answer)[of]["all"] for answer in answers) for of in ("drafted", "accepted"))
-    return Sampled([tuple(answer["output_ids"][:2]) for answer in answers], drafted, accepted)
+    pairs, guessed = ([tuple(answer["output_ids"][:2]) for answer in some] for some in (answers, guesses))
+    return Sampled(pairs, [guessed[number % 8] for number in range(REQUESTS)], drafted, accepted)
 
 
 def outcome(pair: tuple[int, int], expected: Mapping[Hashable, float]) -> Hashable:
@@ -87,3 +90,14 @@ def test_sampled_text_follows_the_models_distribution(
     assert 0 < sampled.accepted < sampled.drafted
     fit = chi_square([outcome(pair, probabilities) for pair in sampled.pairs], probabilities)
     assert fit.p_value > 1e-4, fit
+
+
+@pytest.mark.parametrize(("fault", "every"), [("the commonest outcome", 6), ("its guess", 3)])
+def test_a_bias_would_show(sampled: Sampled, probabilities: Mapping[Hashable, float], fault: str, every: int) -> None:
+    """The same counts, had every sixth request been given the commonest outcome, or every third its guess, unasked."""
+    common = max(probabilities, key=lambda known: probabilities[known])
+    seen = [outcome(pair, probabilities) for pair in sampled.pairs]
+    for number in range(0, REQUESTS, every):
+        unasked = common if fault == "the commonest outcome" else outcome(sampled.guesses[number], probabilities)
+        seen[number] = unasked
+    assert chi_square(seen, probabilities).p_value < 1e-4
