@@ -35,7 +35,8 @@ MUTATIONS = (
     ),
     Mutation(
         "drafts-go-past-max-new-tokens", ("max_new_tokens",), STATES,
-        "room = req.sampling_params.max_new_tokens - len(req.output_ids)", "room = req.sampling_params.max_new_tokens",
+        "return int(req.sampling_params.max_new_tokens) - len(req.output_ids)",
+        "return int(req.sampling_params.max_new_tokens)",
         (f"{DRAFTS}::test_no_draft_goes_past_max_new_tokens",),
     ),
     Mutation(
