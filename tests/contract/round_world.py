@@ -36,11 +36,10 @@ from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.tree import Chain
 from sgl_spec.server import algorithm, run_end, worker
-from sgl_spec.server.algorithm import NAME
+from sgl_spec.server.algorithm import NAME, SAMPLING_BACKEND
 from sgl_spec.server.penalties import Penalties
 from sgl_spec.server.report import FIELD
 from sgl_spec.server.request_states import RequestStates
-from sgl_spec.server.sampler import BACKEND
 from sgl_spec.server.seeds import put_seeds
 from sgl_spec.testing.fake_target import FakeTarget
 
@@ -150,7 +149,11 @@ def published() -> Iterator[None]:
     """SGLang's settings, as in a server of ours."""
     if get_spec(NAME) is None:
         algorithm.register()
-    settings = {"speculative_algorithm": NAME, "sampling_backend": BACKEND, "enable_custom_logit_processor": True}
+    settings = {
+        "speculative_algorithm": NAME,
+        "sampling_backend": SAMPLING_BACKEND,
+        "enable_custom_logit_processor": True,
+    }
     with (
         get_context().override_server_args(**settings),
         get_parallel().override(tp_group=SimpleNamespace(world_size=1)),

@@ -15,7 +15,8 @@ from sglang.srt.runtime_context import get_context, get_parallel
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.sampling.sampling_params import TOP_K_ALL
 
-from sgl_spec.server.sampler import BACKEND, SeededSampler, row_params
+from sgl_spec.server.algorithm import SAMPLING_BACKEND
+from sgl_spec.server.sampler import SeededSampler, row_params
 from sgl_spec.server.sampling import target_tokens
 
 ROWS, VOCABULARY = 6, 40
@@ -27,7 +28,7 @@ MIN_P = [0.0, 0.0, 0.05, 0.0, 0.2, 0.0]
 @pytest.fixture(autouse=True)
 def _settings() -> Iterator[None]:
     group = SimpleNamespace(world_size=1, device_group=None)
-    with get_context().override_server_args(sampling_backend=BACKEND), get_parallel().override(tp_group=group):
+    with get_context().override_server_args(sampling_backend=SAMPLING_BACKEND), get_parallel().override(tp_group=group):
         yield
 
 
