@@ -37,6 +37,7 @@ from sgl_spec.drafting.planner import DraftPlanner
 from sgl_spec.drafting.tree import Chain
 from sgl_spec.server import algorithm, run_end, worker
 from sgl_spec.server.algorithm import NAME, SAMPLING_BACKEND
+from sgl_spec.server.eagle.head import NoHead
 from sgl_spec.server.penalties import Penalties
 from sgl_spec.server.report import FIELD
 from sgl_spec.server.request_states import RequestStates
@@ -263,8 +264,9 @@ class TargetWorker:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def forward_batch_generation(self, batch: Any, pp_proxy_tensors: Any = None, is_verify: bool = False) -> Any:
+    def forward_batch_generation(self, batch: Any, *, is_verify: bool, capture_hidden_mode: Any, **_: Any) -> Any:
         assert is_verify
+        assert capture_hidden_mode is None
         requests, width = len(batch.reqs), batch.spec_info.draft_token_num
         self._cache.tokens[batch.out_cache_loc] = batch.input_ids
         masks = batch.spec_info.custom_mask.view(requests, width, width)
@@ -292,6 +294,7 @@ class RoundWorker(worker.SglSpecWorker):
         self.token_to_kv_pool_allocator = cache
         self.requests = RequestStates(DraftPlanner([drafter], DraftBudget(WIDTH - 1, 0.0), vocab_size=VOCABULARY))
         self.penalties = Penalties()
+        self.head = NoHead()
 
 
 def in_rounds(asked: Mapping[str, Asked], futures: Mapping[str, Sequence[int]]) -> dict[str, Answer]:

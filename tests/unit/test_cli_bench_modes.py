@@ -39,11 +39,13 @@ def test_each_mode_allows_what_its_name_says():
         "memory": {"memory", "memory.template"},
         "template": {"template.shape", "template.example"},
         "grammar": {"grammar.forced", "grammar.text", "grammar.edge", "grammar.branch"},
+        "eagle": {"eagle"},
     }
     everything = set().union(*reported.values())
     for origin in SINGLE_ORIGINS:
         assert {one for one in everything if MODES[origin].hint.allows(one)} == reported[origin]
         assert MODES[origin].hint.reads_memory
+    assert {one for one in everything if MODES["no-head"].hint.allows(one)} == everything - {"eagle"}
 
 
 def test_a_prompts_constraint_names_and_mode_are_sent_and_the_server_can_read_them():
@@ -123,6 +125,9 @@ def test_a_mode_that_needs_a_head_gets_it(tmp_path):
     flags = dict(zip(eagle.flags[::2], eagle.flags[1::2], strict=True))
     assert flags["--speculative-draft-model-path"] == str(tmp_path)
     assert flags["--speculative-draft-attention-backend"] == "intel_amx"
+    assert with_head(parse_modes("off,full,eagle"), tmp_path, on_cpu=True)[1:] == tuple(
+        MODES[name]._replace(flags=("--speculative-draft-model-path", str(tmp_path))) for name in ("full", "eagle")
+    )
     (on_gpu,) = (m for m in with_head(parse_modes("off,eagle3"), tmp_path, on_cpu=False) if m.name == "eagle3")
     assert "--speculative-draft-attention-backend" not in on_gpu.flags
 
@@ -130,6 +135,8 @@ def test_a_mode_that_needs_a_head_gets_it(tmp_path):
 def test_a_missing_head_is_named_before_any_server_starts(tmp_path):
     with pytest.raises(ConfigError, match="'eagle3', which needs a draft head"):
         with_head(parse_modes("off,eagle3"), None, on_cpu=True)
+    with pytest.raises(ConfigError, match="'eagle', which needs a draft head"):
+        with_head(parse_modes("off,full,eagle"), None, on_cpu=True)
     with pytest.raises(ConfigError, match=r"config\.json"):
         with_head(parse_modes("off,full"), tmp_path, on_cpu=True)
     assert with_head(parse_modes("off,full"), None, on_cpu=True) == parse_modes("off,full")

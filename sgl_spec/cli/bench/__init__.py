@@ -48,7 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--limit", type=positive_int, default=10, metavar="N", help="tasks per workload (default: %(default)s)")
     add("--max-new-tokens", type=positive_int, default=256, metavar="N", help="per prompt (default: %(default)s)")
     add("--batch", default="1", metavar="SIZES", help="tasks side by side; each size apart (default: %(default)s)")
-    add("--head", type=Path, metavar="DIR", help="the EAGLE-3 head of mode eagle3")
+    add("--head", type=Path, metavar="DIR", help="the EAGLE-3 head of mode eagle3, and of ours")
     add("--out", type=Path, metavar="FILE", help="write the result and every raw sample as JSON")
     parser.set_defaults(run=run, takes_server_flags=True)
 

@@ -56,14 +56,17 @@ def merged_results(rows: Sequence[Row]) -> tuple[MergedResult, ...]:
 
 
 def merged_table(rows: Sequence[Row]) -> str:
-    """Tokens per step of `full` and of each origin alone, by workload; "" when no origin was run alone."""
-    body = [_line(result) for result in merged_results(rows)]
-    header = ["workload", MERGED, *SINGLE_ORIGINS, "best single", "margin", f"{MERGED} >= best"]
-    return render(header, body, "<" + ">" * (1 + len(SINGLE_ORIGINS)) + "<><") if body else ""
+    """Tokens per step of `full` and of each origin that ran alone, by workload; "" when none did."""
+    results = merged_results(rows)
+    ran = {single.origin for result in results for single in result.singles}
+    origins = [origin for origin in SINGLE_ORIGINS if origin in ran]
+    body = [_line(result, origins) for result in results]
+    header = ["workload", MERGED, *origins, "best single", "margin", f"{MERGED} >= best"]
+    return render(header, body, "<" + ">" * (1 + len(origins)) + "<><") if body else ""
 
 
-def _line(result: MergedResult) -> list[str]:
+def _line(result: MergedResult, origins: Sequence[str]) -> list[str]:
     alone = {single.origin: single.tokens_per_step for single in result.singles}
-    singles = [ratio(alone.get(origin)) for origin in SINGLE_ORIGINS]
+    singles = [ratio(alone.get(origin)) for origin in origins]
     verdict = [result.best.origin, f"{result.margin:+.3f}", "yes" if result.holds else "NO"]
     return [result.workload, ratio(result.merged), *singles, *verdict]

@@ -15,7 +15,8 @@ from sgl_spec.errors import ConfigError
 
 BASELINE = "off"
 MERGED = "full"
-SINGLE_ORIGINS = ("lookup", "grammar", "memory", "template")  # each a mode of that name, drafting from it alone
+SINGLE_ORIGINS = ("lookup", "grammar", "memory", "template", "eagle")  # each a mode of that name: drafts from it alone
+_WITHOUT_HEAD = frozenset({"lookup", "grammar", "memory", "template", "predict"})
 
 
 class Mode(NamedTuple):
@@ -30,7 +31,8 @@ class Mode(NamedTuple):
         must_match: an output that differs from the baseline's makes the measurement fail. True for what we promise;
             a rival's differences are shown, and are the rival's.
         hint: what each of its requests asks of the drafters, beside the names of program and slot.
-        needs_head: it runs with the draft head that `--head` names.
+        needs_head: it is nothing without the draft head that `--head` names. Other modes of ours have the head too
+            when there is one.
     """
 
     name: str
@@ -43,8 +45,12 @@ class Mode(NamedTuple):
     needs_head: bool = False
 
 
-def _ours(name: str, title: str, hint: Hint) -> Mode:
-    return Mode(name, f"sgl_spec, {title}", MERGED, OUR_ALGORITHM, must_match=True, hint=hint)
+def _ours(name: str, title: str, hint: Hint, needs_head: bool = False) -> Mode:
+    return Mode(name, f"sgl_spec, {title}", MERGED, OUR_ALGORITHM, must_match=True, hint=hint, needs_head=needs_head)
+
+
+def _alone(origin: str) -> Mode:
+    return _ours(origin, f"drafts from {origin} alone", Hint(origins=frozenset({origin})), origin == "eagle")
 
 
 MODES = {
@@ -55,23 +61,25 @@ MODES = {
         Mode("eagle3", "SGLang's own EAGLE-3 speculation", "eagle3", "EAGLE3", needs_head=True),
         _ours(MERGED, "every drafter it has", Hint()),
         _ours("cold", "every drafter, no memory: each call as if it were the first of its slot", Hint(memory="off")),
-        *(_ours(name, f"drafts from {name} alone", Hint(origins=frozenset({name}))) for name in SINGLE_ORIGINS),
+        _ours("no-head", "every drafter but the head", Hint(origins=_WITHOUT_HEAD), needs_head=True),
+        *(_alone(origin) for origin in SINGLE_ORIGINS),
     )
 }
 
 
-def head_flags(head: Path, on_cpu: bool) -> tuple[str, ...]:
-    """The flags of stock EAGLE3 with a head: 4 steps, 4 branches, 16 nodes. On the CPU platform its draft steps need
-    the platform's attention named, for SGLang knows no default there."""
-    flags = (
-        *("--speculative-draft-model-path", str(head), "--speculative-num-steps", "4"),
-        *("--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "16"),
-    )
-    return (*flags, "--speculative-draft-attention-backend", "intel_amx") if on_cpu else flags
+def head_flags(mode: Mode, head: Path, on_cpu: bool) -> tuple[str, ...]:
+    """The flags of a mode with a head. Ours sets the rest by itself; stock EAGLE3 gets 4 steps, 4 branches, 16 nodes,
+    and on the CPU platform the attention of its draft steps, for which SGLang has no default there."""
+    named = ("--speculative-draft-model-path", str(head))
+    if mode.algorithm == OUR_ALGORITHM:
+        return named
+    sizes = ("--speculative-num-steps", "4", "--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "16")
+    attention = ("--speculative-draft-attention-backend", "intel_amx") if on_cpu else ()
+    return (*named, *sizes, *attention)
 
 
 def with_head(modes: Sequence[Mode], head: Path | None, on_cpu: bool) -> tuple[Mode, ...]:
-    """The modes, those that need a head with the flags for it.
+    """The modes, stock EAGLE3 and ours with the flags for the head where there is one.
 
     Raises:
         ConfigError: a mode needs a head and there is none, or it is no folder with a config.json.
@@ -79,10 +87,15 @@ def with_head(modes: Sequence[Mode], head: Path | None, on_cpu: bool) -> tuple[M
     needing = [mode.name for mode in modes if mode.needs_head]
     if needing and head is None:
         raise ConfigError(f"--modes holds {needing[0]!r}, which needs a draft head: name its folder with --head.")
-    if head is not None and not (head / "config.json").is_file():
+    if head is None:
+        return tuple(modes)
+    if not (head / "config.json").is_file():
         raise ConfigError(f"--head is {head}; it must be a folder that holds a head's config.json.")
-    flags = () if head is None else head_flags(head, on_cpu)
-    return tuple(mode._replace(flags=(*mode.flags, *flags)) if mode.needs_head else mode for mode in modes)
+    takes = [mode.needs_head or mode.algorithm == OUR_ALGORITHM for mode in modes]
+    return tuple(
+        mode._replace(flags=(*mode.flags, *head_flags(mode, head, on_cpu))) if took else mode
+        for mode, took in zip(modes, takes, strict=True)
+    )
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
