@@ -37,6 +37,7 @@ from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server import verify_input
 from sgl_spec.server.codec import make_codec
 from sgl_spec.server.drafters import Target, make_planner
+from sgl_spec.server.eagle.guarded import guarded_head
 from sgl_spec.server.eagle.head import make_head
 from sgl_spec.server.eagle.head_kind import served_kind
 from sgl_spec.server.kept_memory import open_memory
@@ -85,7 +86,7 @@ class SglSpecWorker(BaseSpecWorker):
         planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory, drafter)
         self.requests = RequestStates(planner, codec)
         self.penalties = Penalties()
-        self.head = make_head(server_args, gpu_id, nccl_port, target_worker, self.requests, drafter)
+        self.head = guarded_head(make_head(server_args, gpu_id, nccl_port, target_worker, self.requests, drafter))
         self._draft_worker = self.head.draft_worker
 
     @property
