@@ -70,7 +70,7 @@ class Ours:
     def head_asked(self, asked: Callable[[], bool]) -> Iterator[list[int]]:
         """`asked` decides instead of the rule; yields the rows of every span the head is given."""
         given: list[int] = []
-        drafter, worker = self.head._drafter, self.head.draft_worker
+        drafter, worker = self.head._head._drafter, self.head.draft_worker
         steps, extend = drafter.steps, worker.extend
         drafter.steps = lambda round_, most: [most * asked() for _ in round_]
         worker.extend = lambda spans: (given.extend(len(span.tokens) for span in spans), extend(spans))[1]
@@ -86,6 +86,7 @@ class Ours:
             for _ in range(joins):
                 self.engine.step()
         self.engine.run()
+        assert self.head._failures == 0
         self.engine.forget_prefixes()
         self.accounts = [req.customized_info["sgl_spec"][-1] for req in reqs]
         return {req.rid[len(name) :]: list(req.output_ids) for req in reqs}
