@@ -35,6 +35,8 @@ class SpecConfig:
             each). 0 = remember nothing.
         memory_slot_tokens: most of them for one slot or program; at most half of memory_tokens.
         memory_file: where past outputs are kept between runs of the server; None = nowhere.
+        calibrated: weigh drafts by what became of earlier ones; false = trust the drafters' own probabilities.
+        calibration_file: where what was learned of drafts is kept between runs of the server; None = nowhere.
         head_below: a draft head is asked while the other drafters expect fewer accepted drafts than this in a round;
             0 = never, 256 = always. A prior: on two CPU cores a head of SmolLM2-135M with 4 steps takes 14 ms beside a
             verify forward of 75 ms, so it must bring a fifth of a token, and brings less where others guess well.
@@ -47,6 +49,8 @@ class SpecConfig:
     memory_tokens: int = 1_048_576
     memory_slot_tokens: int = 32_768
     memory_file: str | None = None
+    calibrated: bool = True
+    calibration_file: str | None = None
     head_below: float = 1.0
     drafters: tuple[str, ...] = ()
 
@@ -60,6 +64,7 @@ class SpecConfig:
         ):
             raise ConfigError(f"head_below = {self.head_below!r}: wanted a number from 0 to 256")
         self._check_memory()
+        self._check_calibration()
         self._check_drafters()
 
     def _check_memory(self) -> None:
@@ -71,11 +76,20 @@ class SpecConfig:
                     f"memory_slot_tokens = {self.memory_slot_tokens}: wanted at most half of memory_tokens, "
                     f"which is {self.memory_tokens}"
                 )
-        file = self.memory_file
-        if file is not None and (not isinstance(file, str) or not file):
-            raise ConfigError(f"memory_file = {file!r}: wanted the path of a file, or null for none")
-        if file is not None and not self.memory_tokens:
-            raise ConfigError(f"memory_file = {file!r}: wanted null, since memory_tokens = 0 remembers nothing")
+        _file_name("memory_file", self.memory_file)
+        if self.memory_file is not None and not self.memory_tokens:
+            raise ConfigError(
+                f"memory_file = {self.memory_file!r}: wanted null, since memory_tokens = 0 remembers nothing"
+            )
+
+    def _check_calibration(self) -> None:
+        if not isinstance(self.calibrated, bool):
+            raise ConfigError(f"calibrated = {self.calibrated!r}: wanted true or false")
+        _file_name("calibration_file", self.calibration_file)
+        if self.calibration_file is not None and not self.calibrated:
+            raise ConfigError(
+                f"calibration_file = {self.calibration_file!r}: wanted null, since calibrated = false learns nothing"
+            )
 
     def _check_drafters(self) -> None:
         if not isinstance(self.drafters, (list, tuple)):
@@ -107,6 +121,11 @@ class SpecConfig:
 def _whole_number(name: str, value: Any, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{name} = {value!r}: wanted a whole number from {least} to {most}")
+
+
+def _file_name(name: str, value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigError(f"{name} = {value!r}: wanted the path of a file, or null for none")
 
 
 def _json_object(text: str) -> dict[str, Any]:

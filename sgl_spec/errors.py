@@ -31,6 +31,10 @@ class MemoryFileError(SglSpecError):
     """The file of past outputs cannot be read or written, is damaged, or belongs to another tokenizer or version."""
 
 
+class CalibrationFileError(SglSpecError):
+    """The file of calibration tables cannot be read or written, is damaged, or of another version."""
+
+
 class ModelPreparationError(SglSpecError):
     """The bundled model cannot be found, converted or checked."""
 

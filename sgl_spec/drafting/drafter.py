@@ -32,6 +32,7 @@ class DraftRequest(NamedTuple):
         hint: everything the client said.
         constraint: the grammar the output is held to, or None.
         constraint_key: names that grammar (a schema, a regex), the same for every request held to it.
+        temperature: it is sampled at; 0 for greedy decoding.
     """
 
     rid: str
@@ -43,6 +44,7 @@ class DraftRequest(NamedTuple):
     hint: Hint = NO_HINT
     constraint: Constraint | None = None
     constraint_key: str | None = None
+    temperature: float = 0.0
 
 
 class Drafter(Protocol):

@@ -171,6 +171,12 @@ class DraftTree:
         a = self._weigh().a
         return sorted(self._child_maps()[node].values(), key=lambda child: (-a[child], child))
 
+    def opinions(self, node: int) -> dict[str, float]:
+        """q of a node as each of its origins gave it, when it was grafted on this tree."""
+        self._part_from_merged()
+        several = self._opinions.get(node)
+        return dict(several) if several is not None else dict.fromkeys(self.origins[node], self._evidence[node])
+
     def graft(self, chain: Chain, under: int = ROOT) -> int:
         """Add `chain` below the node `under`; returns the node of its last token.
 

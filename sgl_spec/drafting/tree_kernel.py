@@ -1,5 +1,6 @@
-"""The loops over a round's tree, compiled: all drafters' chains to one pruned tree, and a tree to the verifier's
-arrays. Plain Python took most of a round's time on the host.
+"""The loops over a round's tree, compiled: all drafters' chains to one tree, some of its nodes to a pruned one, and a
+tree to the verifier's arrays. weigh_kernel says in between what the nodes are worth. Plain Python took most of a
+round's time on the host.
 
 tree_merge and flat_tree say what these loops do; nothing else calls them. The slow twins are DraftTree.graft with
 DraftTree.pruned, and the networkx closure in tests/unit/test_flat_tree.py.
@@ -64,84 +65,6 @@ def _graft(nodes, opinions, size, numbers, q, start, stop, origin, endings, voca
     return size
 
 
-@_inner
-def _combined(opinions, node, known):  # type: ignore[no-untyped-def]
-    """As tree._combined, of the opinions on `node` that are not 0; `known` is room to sort them in."""
-    size = 0
-    for origin in range(len(known)):
-        q = opinions[node, origin]
-        if q > 0.0:
-            place = size
-            while place > 0 and known[place - 1] > q:
-                known[place] = known[place - 1]
-                place -= 1
-            known[place] = q
-            size += 1
-    if size == 1:
-        return known[0]
-    doubt = 1.0
-    for i in range(size):
-        doubt *= 1.0 - known[i]
-    return max(1.0 - doubt, known[size - 1])
-
-
-@_inner
-def _weigh(nodes, opinions, size):  # type: ignore[no-untyped-def]
-    """As DraftTree._weigh: float64[2, size] of q and a."""
-    weights, sums = np.empty((2, size)), np.zeros(size)
-    known = np.empty(opinions.shape[1])
-    weights[0, ROOT] = weights[1, ROOT] = 1.0
-    for node in range(1, size):
-        weights[0, node] = _combined(opinions, node, known)
-        sums[nodes[node, _PARENT]] += weights[0, node]
-    for node in range(1, size):
-        parent = nodes[node, _PARENT]
-        weights[0, node] /= max(1.0, sums[parent])
-        weights[1, node] = weights[1, parent] * weights[0, node]
-    return weights
-
-
-@_inner
-def _best(weights, max_drafts, min_gain, best):  # type: ignore[no-untyped-def]
-    """The root and the `max_drafts` nodes of the largest a, into `best` in descending a, of equal ones the older
-    first; returns how many."""
-    best[0] = ROOT
-    size, most = _int(1), max_drafts + 1
-    for node in range(1, weights.shape[1]):
-        a = weights[1, node]
-        if a < min_gain or (size == most and a <= weights[1, best[size - 1]]):
-            continue
-        place = size if size < most else size - 1
-        size = place + 1
-        while place > 1 and weights[1, best[place - 1]] < a:
-            best[place] = best[place - 1]
-            place -= 1
-        best[place] = node
-    return size
-
-
-@_inner
-def _only(nodes, opinions, weights, best, size):  # type: ignore[no-untyped-def]
-    """The nodes of `best`, renumbered in that order."""
-    num_origins = opinions.shape[1]
-    columns, chosen, kept = np.empty((4, size), np.int64), np.empty((2, size)), np.empty((size, num_origins))
-    renamed = np.empty(len(nodes), np.int64)
-    for new in range(size):
-        node = best[new]
-        renamed[node] = new
-        parent = nodes[node, _PARENT]
-        columns[0, new], columns[2, new] = nodes[node, _TOKEN], nodes[node, _DEPTH]
-        columns[1, new] = renamed[parent] if parent >= 0 else NO_NODE
-        chosen[0, new], chosen[1, new] = weights[0, node], weights[1, node]
-        bits = _int(0)
-        for origin in range(num_origins):
-            kept[new, origin] = opinions[node, origin]
-            if opinions[node, origin] > 0.0:
-                bits |= _int(1) << origin
-        columns[3, new] = bits
-    return columns, chosen, kept
-
-
 @_entry
 def graft(nodes, opinions, size, root, numbers, q, origin, endings, vocab_size, max_depth):  # type: ignore[no-untyped-def]
     """Graft chains below the root of a tree that is being built; returns its size then.
@@ -179,17 +102,33 @@ def graft(nodes, opinions, size, root, numbers, q, origin, endings, vocab_size, 
 
 
 @_entry
-def keep(nodes, opinions, size, max_drafts, min_gain):  # type: ignore[no-untyped-def]
-    """Weigh the `size` nodes of a tree and keep the best.
+def only(nodes, opinions, weights, best, size):  # type: ignore[no-untyped-def]
+    """The first `size` nodes of `best`, which holds the parent of each before it, renumbered in that order.
+
+    Args:
+        nodes, opinions: of `graft`. weights: float64[2 or more, all nodes]: q and a.
 
     Returns:
-        int64[4, kept]: tokens, parents, depths, origins as bits; float64[2, kept]: q and a; float64[kept, origins]:
+        int64[4, size]: tokens, parents, depths, origins as bits; float64[2, size]: q and a; float64[size, origins]:
         q by origin, 0 for none.
     """
-    weights = _weigh(nodes, opinions, size)
-    best = np.empty(size, np.int64)
-    kept = _best(weights, min(max_drafts, size - 1), min_gain, best)
-    return _only(nodes, opinions, weights, best, kept)
+    num_origins = opinions.shape[1]
+    columns, chosen, kept = np.empty((4, size), np.int64), np.empty((2, size)), np.empty((size, num_origins))
+    renamed = np.empty(len(nodes), np.int64)
+    for new in range(size):
+        node = best[new]
+        renamed[node] = new
+        parent = nodes[node, _PARENT]
+        columns[0, new], columns[2, new] = nodes[node, _TOKEN], nodes[node, _DEPTH]
+        columns[1, new] = renamed[parent] if parent >= 0 else NO_NODE
+        chosen[0, new], chosen[1, new] = weights[0, node], weights[1, node]
+        bits = _int(0)
+        for origin in range(num_origins):
+            kept[new, origin] = opinions[node, origin]
+            if opinions[node, origin] > 0.0:
+                bits |= _int(1) << origin
+        columns[3, new] = bits
+    return columns, chosen, kept
 
 
 @_entry

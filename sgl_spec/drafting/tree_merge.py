@@ -1,5 +1,7 @@
-"""The chains of all drafters to one pruned tree: the fast path of DraftTree.graft and DraftTree.pruned, which give the
-same tree bit for bit (tests/unit/test_tree_merge.py).
+"""The chains of all drafters to the candidates of a round, and the best of these to a pruned tree: the fast path of
+DraftTree.graft and DraftTree.pruned, which give the same tree bit for bit (tests/unit/test_tree_merge.py).
+
+In between the candidates are weighed, by the drafters' own q (`weighed` here) or by a calibration.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_spec.drafting import tree_kernel as kernel
+from sgl_spec.drafting import weigh_kernel
 from sgl_spec.drafting.chain_block import ChainBlock
 from sgl_spec.drafting.tree import Chain, DraftError, DraftTree, Merged, check_chain
 
@@ -55,6 +58,101 @@ class _Columns(NamedTuple):
     origin: int
 
 
+class Candidates(NamedTuple):
+    """All nodes that a request's drafters propose in a round, before any is chosen.
+
+    Attributes:
+        nodes: int64[room, 5], `size` rows in use, the root first and parents before children: token, parent, depth,
+            first child, next sibling.
+        opinions: float64[room, columns]: q by origin, 0 for none.
+        size: nodes, the root included.
+        origins: the columns' names.
+        joined: whether chains came later in the round (a draft head's): then it is evidence against a node that they
+            do not have it, and otherwise it is none.
+    """
+
+    nodes: NDArray[np.int64]
+    opinions: NDArray[np.float64]
+    size: int
+    origins: tuple[str, ...]
+    joined: bool = False
+
+
+class Weighed(NamedTuple):
+    """A request's candidates with what they are worth.
+
+    Attributes:
+        candidates: all of them.
+        weights: float64[2 or 3, nodes]: q, a, and with a calibration the prior that q was made from.
+        best: int64[kept]: the root and the nodes that may be verified, in descending a.
+        keys: int64[nodes, 3]: what the calibration knows the nodes by; None without one.
+    """
+
+    candidates: Candidates
+    weights: NDArray[np.float64]
+    best: NDArray[np.int64]
+    keys: NDArray[np.int64] | None = None
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """float64[kept - 1]: a of the best nodes but the root, descending."""
+        chances: NDArray[np.float64] = self.weights[1, self.best[1:]]
+        return chances
+
+    def tree(self, width: int) -> DraftTree:
+        """Of the best `width` nodes, the root included, or of all that are kept."""
+        nodes, opinions, _, origins, _ = self.candidates
+        count = min(width, len(self.best))
+        root = int(nodes[kernel.ROOT, 0])
+        if count <= 1:
+            return DraftTree(root)
+        kept, weights, by_origin = kernel.only(nodes, opinions, self.weights, self.best, count)
+        return DraftTree.from_merged(root, Merged(kept, weights, by_origin, origins))
+
+
+def gather(
+    proposals: Sequence[Sequence[Chain]],
+    root_token: int,
+    max_depth: int,
+    limits: Limits = NO_LIMITS,
+    onto: Candidates | None = None,
+) -> Candidates:
+    """All chains of `proposals` grafted below `root_token`, cut to `max_depth` tokens and by `limits`.
+
+    Args:
+        onto: candidates below the same root that they join; they stay as they are.
+
+    Raises:
+        ProposalError: a chain is malformed, or a token of it is beyond the vocabulary.
+    """
+    names = {} if onto is None else {name: column for column, name in enumerate(onto.origins)}
+    columns = [_columns(number, proposal, names) for number, proposal in enumerate(proposals)]
+    room = (1 if onto is None else onto.size) + sum([len(column.q) for column in columns])
+    nodes, opinions = np.empty((room, 5), np.int64), np.zeros((room, len(names)))
+    size = 0
+    if onto is not None:
+        size = onto.size
+        nodes[:size], opinions[:size, : len(onto.origins)] = onto.nodes[:size], onto.opinions[:size]
+    endings, vocab_size = limits
+    for number, (numbers, q, origin) in enumerate(columns):
+        if not len(numbers):
+            continue
+        size = kernel.graft(nodes, opinions, size, root_token, numbers, q, origin, endings, vocab_size, max_depth)
+        if size == kernel.WRONG:
+            raise ProposalError(number, _what_is_wrong(proposals[number], max_depth, limits))
+    if size == 0:
+        nodes[kernel.ROOT] = (root_token, kernel.NO_NODE, 0, kernel.NO_NODE, kernel.NO_NODE)
+        size = 1
+    return Candidates(nodes, opinions, size, tuple(names), onto is not None)
+
+
+def weighed(candidates: Candidates, max_drafts: int, min_gain: float) -> Weighed:
+    """The candidates as their drafters weigh them, and the best `max_drafts` with a of `min_gain` or more."""
+    nodes, opinions, size = candidates[:3]
+    weights, best = weigh_kernel.weigh(nodes, opinions, size, max_drafts, min_gain)
+    return Weighed(candidates, weights, best)
+
+
 def merged(
     proposals: Sequence[Sequence[Chain]],
     root_token: int,
@@ -69,20 +167,9 @@ def merged(
     Raises:
         ProposalError: a chain is malformed, or a token of it is beyond the vocabulary.
     """
-    names: dict[str, int] = {}
-    columns = [_columns(number, proposal, names) for number, proposal in enumerate(proposals)]
-    room = 1 + sum([len(column.q) for column in columns])
-    if room == 1 or max_drafts < 1:
+    if max_drafts < 1:
         return DraftTree(root_token)
-    nodes, opinions = np.empty((room, 5), np.int64), np.zeros((room, len(names)))
-    endings, vocab_size = limits
-    size = 0
-    for number, (numbers, q, origin) in enumerate(columns):
-        size = kernel.graft(nodes, opinions, size, root_token, numbers, q, origin, endings, vocab_size, max_drafts)
-        if size == kernel.WRONG:
-            raise ProposalError(number, _what_is_wrong(proposals[number], max_drafts, limits))
-    kept, weights, by_origin = kernel.keep(nodes, opinions, size, max_drafts, min_gain)
-    return DraftTree.from_merged(root_token, Merged(kept, weights, by_origin, tuple(names)))
+    return weighed(gather(proposals, root_token, max_drafts, limits), max_drafts, min_gain).tree(max_drafts + 1)
 
 
 def _columns(number: int, proposal: Sequence[Chain], names: dict[str, int]) -> _Columns:

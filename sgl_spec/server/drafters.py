@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.calibration.tables import Calibration
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.grammar.constraint_drafter import ConstraintDrafter
 from sgl_spec.drafting.head.head_drafter import HeadDrafter
@@ -37,10 +38,15 @@ class Target(NamedTuple):
 
 
 def make_planner(
-    config: SpecConfig, target: Target, width: int, memory: OutputMemory | None, head: HeadDrafter | None = None
+    config: SpecConfig,
+    target: Target,
+    width: int,
+    memory: OutputMemory | None,
+    head: HeadDrafter | None = None,
+    calibration: Calibration | None = None,
 ) -> DraftPlanner:
-    """The planner of a server whose trees have `width` nodes. memory: None when the configuration keeps none;
-    head: None without a draft model.
+    """The planner of a server whose trees have `width` nodes. memory, calibration: None when the configuration keeps
+    none; head: None without a draft model.
 
     Raises:
         ConfigError: a drafter named in the configuration cannot be loaded.
@@ -66,7 +72,7 @@ def make_planner(
         drafters.append(head)
     refiner = None if codec is None else ConstraintDrafter(codec, codec.vocabulary, past_outputs, slot_of, min_a)
     budget = DraftBudget(max_drafts=max(width - 1, 0), min_gain=config.min_gain)
-    return DraftPlanner(drafters, budget, vocab_size=target.vocab_size, refiner=refiner)
+    return DraftPlanner(drafters, budget, vocab_size=target.vocab_size, refiner=refiner, calibration=calibration)
 
 
 def load_drafter(name: str) -> Drafter:

@@ -55,6 +55,7 @@ def draft_request(req: Any, hint: Hint, codec: ServerCodec | None) -> DraftReque
         hint=hint,
         constraint=RequestGrammar(req, codec) if codec is not None and constrained else None,
         constraint_key=_constraint_key(req.sampling_params) if constrained else None,
+        temperature=_temperature(req.sampling_params),
     )
 
 
@@ -68,6 +69,11 @@ def owner(req: Any) -> str:
 def _room(req: Any) -> int:
     """Tokens `req` may still emit."""
     return int(req.sampling_params.max_new_tokens) - len(req.output_ids)
+
+
+def _temperature(params: Any) -> float:
+    """0 for greedy decoding, which SGLang writes as top_k = 1."""
+    return 0.0 if params.top_k == 1 else float(params.temperature)
 
 
 def _constraint_key(params: Any) -> str | None:

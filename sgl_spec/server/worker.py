@@ -40,8 +40,10 @@ from sgl_spec.server.drafters import Target, make_planner
 from sgl_spec.server.eagle.guarded import guarded_head
 from sgl_spec.server.eagle.head import make_head
 from sgl_spec.server.eagle.head_kind import served_kind
+from sgl_spec.server.kept_calibration import open_calibration
 from sgl_spec.server.kept_memory import open_memory
 from sgl_spec.server.logits import process_logits
+from sgl_spec.server.model_name import model_name
 from sgl_spec.server.penalties import Penalties
 from sgl_spec.server.request_states import RequestStates
 from sgl_spec.server.run_end import kept_tokens
@@ -81,9 +83,11 @@ class SglSpecWorker(BaseSpecWorker):
         vocabulary = int(target_worker.model_runner.model_config.vocab_size)
         codec = make_codec(target_worker.tokenizer, vocabulary)
         identity = None if codec is None else codec.identity
-        memory = open_memory(self.config, identity, saves=get_parallel().tp_group.rank_in_group == 0)
+        saves = get_parallel().tp_group.rank_in_group == 0
+        memory = open_memory(self.config, identity, saves)
+        calibration = open_calibration(self.config, model_name(target_worker.model_runner.model_config), saves)
         drafter = None if served_kind() is None else HeadDrafter(self.config.head_below)
-        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory, drafter)
+        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory, drafter, calibration)
         self.requests = RequestStates(planner, codec)
         self.penalties = Penalties()
         self.head = guarded_head(make_head(server_args, gpu_id, nccl_port, target_worker, self.requests, drafter))

@@ -2,7 +2,7 @@
 
 One host round of a request is: commit what was accepted (the drafters observe it), plan the next tree, flatten it.
 The demand is a median under 50 microseconds a request and round for drafting, which is the plan, with every drafter
-that a request without a grammar has. Time of this process on a core is measured, not what it waits for other processes;
+that a request without a grammar has, with a calibration and without. Time of this process on a core is measured, not what it waits for other processes;
 as these also drive its data out of the caches, the rounds are taken in groups and the best group's median counts.
 """
 
@@ -17,6 +17,7 @@ import pytest
 
 from sgl_spec.drafting.acceptance import Acceptance, accept_greedy
 from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.calibration.tables import Calibration
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.hint import Hint
@@ -122,9 +123,11 @@ class NoCodec:
         return str(token).encode()
 
 
-@pytest.fixture(params=[_lookup, _all], ids=["lookup", "all"])
+@pytest.fixture(params=[(_lookup, False), (_all, False), (_all, True)], ids=["lookup", "all", "calibrated"])
 def host(request) -> Host:
-    return Host(DraftPlanner(request.param(), DraftBudget(WIDTH - 1), vocab_size=49_152))
+    drafters, calibrated = request.param
+    tables = Calibration() if calibrated else None
+    return Host(DraftPlanner(drafters(), DraftBudget(WIDTH - 1), vocab_size=49_152, calibration=tables))
 
 
 PARTS = ["commit", "plan", "flatten"]

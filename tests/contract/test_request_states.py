@@ -29,7 +29,7 @@ class Request(SimpleNamespace):
 
 
 def _request(hint: Any) -> Request:
-    params = SimpleNamespace(custom_params={FIELD: hint}, ignore_eos=True)
+    params = SimpleNamespace(custom_params={FIELD: hint}, ignore_eos=True, top_k=1, temperature=1.0)
     return Request(
         rid="r", sampling_params=params, customized_info=None, origin_input_ids_unpadded=[1, 2], tokenizer=None,
         eos_token_ids=None, grammar=None, extra_key=None, cache_salt=None, output_ids=[], finished_reason=None,

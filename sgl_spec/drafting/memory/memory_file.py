@@ -13,12 +13,9 @@ full.
 
 from __future__ import annotations
 
-import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISREG
@@ -29,6 +26,7 @@ from numpy.typing import NDArray
 
 from sgl_spec.drafting.memory.output_memory import LEAST_SLOT_TOKENS, OutputMemory, RememberedOutput, RememberedSlot
 from sgl_spec.drafting.memory.slot_key import SlotKey
+from sgl_spec.drafting.whole_file import write_whole
 from sgl_spec.errors import MemoryFileError
 
 MAGIC = b"sgl_spec output memory\n"
@@ -70,7 +68,7 @@ def save(memory: OutputMemory, path: str | Path, identity: MemoryIdentity) -> No
         MemoryFileError: it cannot be written, or the memory is of another identity.
     """
     try:
-        _write(Path(path), _packed(memory.snapshot(), identity))
+        write_whole(Path(path), _packed(memory.snapshot(), identity))
     except _Refused as cause:
         raise MemoryFileError(f"memory file {path}: cannot be written: the memory {cause}") from None
     except OSError as error:
@@ -96,25 +94,6 @@ def load(path: str | Path, identity: MemoryIdentity, max_tokens: int, max_slot_t
     except OSError as error:
         raise MemoryFileError(f"memory file {path}: cannot be read: {error.strerror or error}") from error
     return memory
-
-
-def _write(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _packed(slots: tuple[RememberedSlot, ...], identity: MemoryIdentity) -> bytes:
