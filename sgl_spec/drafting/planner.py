@@ -213,8 +213,8 @@ class DraftPlanner:
         return self._counter(rid).snapshot()
 
     def account(self, rid: str) -> dict[str, Any]:
-        """The request's counts, the drafters' notes and how far off the server's probabilities were ("calibration"): the
-        JSON object its client is sent.
+        """The request's counts, the drafters' notes and how far off the server's probabilities were ("calibration"):
+        the JSON object its client is sent.
 
         Raises:
             DraftError: the request never started, or was stopped.

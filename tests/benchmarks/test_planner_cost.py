@@ -2,8 +2,9 @@
 
 One host round of a request is: commit what was accepted (the drafters observe it), plan the next tree, flatten it.
 The demand is a median under 50 microseconds a request and round for drafting, which is the plan, with every drafter
-that a request without a grammar has, with a calibration and without. Time of this process on a core is measured, not what it waits for other processes;
-as these also drive its data out of the caches, the rounds are taken in groups and the best group's median counts.
+that a request without a grammar has, with a calibration and without. Time of this process on a core is measured, not
+what it waits for other processes; as these also drive its data out of the caches, the rounds are taken in groups and
+the best group's median counts.
 """
 
 from __future__ import annotations
