@@ -116,7 +116,7 @@ class DraftPlanner:
         Args:
             rid: a started request.
             root_token: its last committed token.
-            room: most tokens it may still emit; the tree has at most room - 1 drafts, as the bonus needs one.
+            room: most tokens it may still emit; no draft is deeper than room - 1, as the bonus needs one.
 
         Raises:
             DraftError: the request never started.
@@ -153,7 +153,7 @@ class DraftPlanner:
 
     def _plan(self, rid: str, root_token: int, room: int) -> DraftPlan:
         wanted = self._wanted(rid, root_token, room)
-        if wanted.max_drafts < 1:
+        if min(wanted.max_drafts, wanted.max_depth) < 1:
             self._calibrated.forget(rid)
             return DraftPlan(DraftTree(root_token), NO_ROOM)
 
@@ -164,7 +164,8 @@ class DraftPlanner:
 
     def _wanted(self, rid: str, root_token: int, room: int) -> Wanted:
         known = self._known[rid]
-        return Wanted(rid, root_token, min(known.max_drafts, room - 1), known.limits, known.hint)
+        depth = min(known.max_drafts, room - 1)
+        return Wanted(rid, root_token, known.max_drafts, depth, known.limits, known.hint)
 
     def _pruned(self, wanted: Wanted, find: Callable[[list[object]], Candidates]) -> DraftPlan:
         """The best of what `find` finds; whatever a drafter raises or proposes, its request goes on."""

@@ -40,7 +40,8 @@ class Wanted(NamedTuple):
     Attributes:
         rid: the request.
         root_token: its last committed token.
-        max_drafts: no deeper node is kept, and of each drafter about so many are wanted.
+        max_drafts: of each drafter about so many are wanted.
+        max_depth: no deeper node could be used.
         limits: what may be drafted for the request at all.
         hint: says which origins may be drafted.
     """
@@ -48,6 +49,7 @@ class Wanted(NamedTuple):
     rid: str
     root_token: int
     max_drafts: int
+    max_depth: int
     limits: Limits
     hint: Hint
 
@@ -66,7 +68,7 @@ def ask(sources: Sources, wanted: Wanted, weigh: Weigh, asked: list[object]) -> 
     refiner = _refining(sources, wanted, asked)
     proposals = _proposals(sources.drafters, wanted, asked)
     try:
-        found = gather(proposals, wanted.root_token, wanted.max_drafts, wanted.limits)
+        found = gather(proposals, wanted.root_token, wanted.max_depth, wanted.limits)
     except ProposalError as error:
         asked.append(sources.drafters[error.number])
         raise
@@ -87,18 +89,18 @@ def join(
     refiner = _refining(sources, wanted, asked)
     asked.append(chains)
     allowed: Sequence[Chain] = [chain for chain in chains if wanted.hint.allows(_origin(chain))]
-    joined = gather([allowed], wanted.root_token, wanted.max_drafts, wanted.limits, onto=found)
+    joined = gather([allowed], wanted.root_token, wanted.max_depth, wanted.limits, onto=found)
     if refiner is None:
         return joined
     asked.append(refiner)
     possible = [cut for cut in (_cut(refiner, wanted, chain) for chain in allowed) if cut.tokens]
-    return gather([possible], wanted.root_token, wanted.max_drafts, wanted.limits, onto=found)
+    return gather([possible], wanted.root_token, wanted.max_depth, wanted.limits, onto=found)
 
 
 def _cut(refiner: Refiner, wanted: Wanted, chain: Chain) -> Chain:
     """What the refiner allows of a valid chain, which may be nothing."""
     endings = set(wanted.limits.endings.tolist())
-    usable = tuple(takewhile(lambda token: token not in endings, chain.tokens[: wanted.max_drafts]))
+    usable = tuple(takewhile(lambda token: token not in endings, chain.tokens[: wanted.max_depth]))
     length = refiner.cut(wanted.rid, usable) if usable else 0
     return Chain(chain.tokens[:length], chain.q[:length], chain.origin)
 
@@ -138,8 +140,8 @@ def _refined(refiner: Refiner, wanted: Wanted, found: Weighed) -> Candidates:
     kept = found._replace(best=found.best[possible[found.best]])
     tree = kept.tree(len(kept.best))
     if wanted.hint.allows(refiner.origin):
-        refiner.extend(wanted.rid, tree, wanted.max_drafts)
-    return _as_candidates(kept, tree)
+        refiner.extend(wanted.rid, tree, wanted.max_depth)
+    return _as_candidates(kept, tree, wanted.max_depth)
 
 
 def _possible(refiner: Refiner, rid: str, candidates: Candidates) -> NDArray[np.bool_]:
@@ -161,23 +163,26 @@ def _possible(refiner: Refiner, rid: str, candidates: Candidates) -> NDArray[np.
     return possible
 
 
-def _as_candidates(before: Weighed, tree: DraftTree) -> Candidates:
-    """`tree`, which was made of `before` and grafted on, with the opinions that each origin really gave."""
-    old = len(before.best)
+def _as_candidates(before: Weighed, tree: DraftTree, max_depth: int) -> Candidates:
+    """`tree`, which was made of `before` and grafted on, with the opinions that each origin really gave; without what
+    was grafted deeper than could be used."""
+    rows = [node for node, depth in enumerate(tree.depths) if depth <= max_depth]
+    place = {node: row for row, node in enumerate(rows)}
+    old, size = len(before.best), len(rows)
     names = list(before.candidates.origins)
-    names += sorted({origin for origins in tree.origins for origin in origins} - set(names))
-    nodes, opinions = np.empty((len(tree), 5), np.int64), np.zeros((len(tree), len(names)))
-    nodes[:, 0], nodes[:, 1], nodes[:, 2] = tree.tokens, tree.parents, tree.depths
-    child, sibling = [NO_NODE] * len(tree), [NO_NODE] * len(tree)
-    for node in range(1, len(tree)):
-        parent = tree.parents[node]
-        sibling[node], child[parent] = child[parent], node
-    nodes[:, 3], nodes[:, 4] = child, sibling
+    names += sorted({origin for node in rows for origin in tree.origins[node]} - set(names))
+    nodes, opinions = np.empty((size, 5), np.int64), np.zeros((size, len(names)))
+    parents = [NO_NODE, *[place[tree.parents[node]] for node in rows[1:]]]
+    child, sibling = [NO_NODE] * size, [NO_NODE] * size
+    for row in range(1, size):
+        sibling[row], child[parents[row]] = child[parents[row]], row
+    columns = ([tree.tokens[node] for node in rows], parents, [tree.depths[node] for node in rows], child, sibling)
+    nodes[:] = np.array(columns).T
     opinions[:old, : len(before.candidates.origins)] = before.candidates.opinions[before.best]
-    for node in range(1, len(tree)):
+    for row, node in enumerate(rows):
         # Old nodes were grafted on with their weighed q; only what was added to them is taken from the tree.
-        for origin, q in tree.opinions(node).items() if node >= old or len(tree.origins[node]) > 1 else ():
+        for origin, q in tree.opinions(node).items() if row >= old or len(tree.origins[node]) > 1 else ():
             column = names.index(origin)
-            if opinions[node, column] == 0.0:
-                opinions[node, column] = q
-    return Candidates(nodes, opinions, len(tree), tuple(names), before.candidates.joined)
+            if opinions[row, column] == 0.0:
+                opinions[row, column] = q
+    return Candidates(nodes, opinions, size, tuple(names), before.candidates.joined)

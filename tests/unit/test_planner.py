@@ -74,9 +74,36 @@ def test_without_room_for_a_draft_and_the_bonus_nothing_is_drafted_nor_asked(roo
 def test_drafts_leave_room_for_the_bonus(room):
     long = Chain((4,) * 40, (1.0,) * 40, "fixed")
     wide = [Chain((token,), (0.06,), "fixed") for token in range(VOCABULARY)]
-    plan = started(FixedDrafter(long, *wide)).plan("r", 3, room)
-    assert plan.tree.num_drafts == min(room - 1, 15)
-    assert max(plan.tree.depths) <= room - 1
+    plan = started(FixedDrafter(long, *wide), budget=DraftBudget(15, 0.0)).plan("r", 3, room)
+    # The long chain as deep as can be used, and siblings for the rest of the budget: they cost no room.
+    assert max(plan.tree.depths) == min(room - 1, 15)
+    assert plan.tree.num_drafts == 15
+
+
+@pytest.mark.parametrize("room", [2, 3, 5, 40])
+def test_what_a_grammar_adds_leaves_room_for_the_bonus_too(room):
+    class Adds:
+        """Grafts below its own chain, so that the tree is deeper than what it was asked for below one node."""
+
+        origin = "grammar"
+
+        def begin_round(self, rid):
+            return True
+
+        def start(self, request): ...
+
+        def cut(self, rid, tokens):
+            return len(tokens)
+
+        def extend(self, rid, tree, max_tokens):
+            end = tree.graft(Chain((7,) * min(max_tokens, 4), (0.9,) * min(max_tokens, 4), "grammar"))
+            tree.graft(Chain((8, 9), (0.9, 0.9), "grammar"), under=end)
+
+    planner = DraftPlanner([FixedDrafter(Chain((4,), (0.9,), "fixed"))], DraftBudget(15), refiner=Adds())
+    planner.start(DraftRequest("r", PROMPT))
+    depths = planner.plan("r", 3, room).tree.depths
+    assert max(depths) == min(room - 1, 6)
+    assert depths.count(1) == 2
 
 
 def test_drafts_that_do_not_pay_are_not_planned():
