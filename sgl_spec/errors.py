@@ -35,6 +35,10 @@ class CalibrationFileError(SglSpecError):
     """The file of calibration tables cannot be read or written, is damaged, or of another version."""
 
 
+class CostTableError(SglSpecError, ValueError):
+    """A table of what rounds cost is damaged, of another version, or holds what is no time."""
+
+
 class ModelPreparationError(SglSpecError):
     """The bundled model cannot be found, converted or checked."""
 
