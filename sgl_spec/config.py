@@ -27,9 +27,14 @@ class SpecConfig:
 
     Attributes:
         width: most nodes of one request's verify tree, the root (the last committed token) included. 1 = never draft.
-        min_gain: a drafted node is kept while the probability that it is accepted is at least this: the cost of
-            verifying one more node, as a share of a plain decode step. Prior from SmolLM2-135M on two CPU cores
-            (16 nodes take about 1.5 plain steps; a GPU at small batch has less).
+            How many of them a round uses is decided in the round, by what they are worth and cost.
+        min_gain: a node that is accepted with less probability is never drafted. Not what a node costs, which is
+            measured, but where looking for them ends: it bounds the time that drafting takes on the host.
+        adaptive: choose each round's width, and when a draft head is asked, by measured costs; false = as wide as
+            `width` and `min_gain` allow, and always ask the head, which is for measuring. Captured graphs and tensor
+            parallelism have one width anyway.
+        explore: share of the time that may go to trying what does not seem to pay: widths, the drafters, a draft head,
+            so much for each. A prior: it bounds what adapting can cost, and how soon what has begun to pay is found.
         max_index_tokens: most tokens of one request (prompt and output) the lookup index remembers.
         memory_tokens: most tokens of past outputs remembered in all, for slots and again for programs (about 130 bytes
             each). 0 = remember nothing.
@@ -37,32 +42,33 @@ class SpecConfig:
         memory_file: where past outputs are kept between runs of the server; None = nowhere.
         calibrated: weigh drafts by what became of earlier ones; false = trust the drafters' own probabilities.
         calibration_file: where what was learned of drafts is kept between runs of the server; None = nowhere.
-        head_below: a draft head is asked while the other drafters expect fewer accepted drafts than this in a round;
-            0 = never, 256 = always. A prior: on two CPU cores a head of SmolLM2-135M with 4 steps takes 14 ms beside a
-            verify forward of 75 ms, so it must bring a fifth of a token, and brings less where others guess well.
+        head_prior: P(a draft head has the next token among its candidates | the other drafters do not), before any
+            round has shown it. A prior for some ten rounds: EAGLE-3 heads have about this, small ones less.
         drafters: further drafters of your own, each "module:Class" (docs/write-a-drafter.md).
     """
 
     width: int = 16
     min_gain: float = 0.04
+    adaptive: bool = True
+    explore: float = 0.01
     max_index_tokens: int = 131_072
     memory_tokens: int = 1_048_576
     memory_slot_tokens: int = 32_768
     memory_file: str | None = None
     calibrated: bool = True
     calibration_file: str | None = None
-    head_below: float = 1.0
+    head_prior: float = 0.5
     drafters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _whole_number("width", self.width, 1, 256)
         _whole_number("max_index_tokens", self.max_index_tokens, 16, 10_000_000)
-        if isinstance(self.min_gain, bool) or not isinstance(self.min_gain, (int, float)) or not 0 <= self.min_gain < 1:
-            raise ConfigError(f"min_gain = {self.min_gain!r}: wanted a number from 0 up to, not including, 1")
-        if isinstance(self.head_below, bool) or not (
-            isinstance(self.head_below, (int, float)) and 0 <= self.head_below <= 256
-        ):
-            raise ConfigError(f"head_below = {self.head_below!r}: wanted a number from 0 to 256")
+        _share("min_gain", self.min_gain)
+        _share("explore", self.explore)
+        _share("head_prior", self.head_prior)
+        for name in ("adaptive", "calibrated"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} = {getattr(self, name)!r}: wanted true or false")
         self._check_memory()
         self._check_calibration()
         self._check_drafters()
@@ -83,8 +89,6 @@ class SpecConfig:
             )
 
     def _check_calibration(self) -> None:
-        if not isinstance(self.calibrated, bool):
-            raise ConfigError(f"calibrated = {self.calibrated!r}: wanted true or false")
         _file_name("calibration_file", self.calibration_file)
         if self.calibration_file is not None and not self.calibrated:
             raise ConfigError(
@@ -121,6 +125,11 @@ class SpecConfig:
 def _whole_number(name: str, value: Any, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{name} = {value!r}: wanted a whole number from {least} to {most}")
+
+
+def _share(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ConfigError(f"{name} = {value!r}: wanted a number from 0 up to, not including, 1")
 
 
 def _file_name(name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ request.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.calibration.reliability import OriginError, told
 from sgl_spec.drafting.calibration.requests import CalibratedRequests
 from sgl_spec.drafting.calibration.tables import Calibration
+from sgl_spec.drafting.cost_model import Load
 from sgl_spec.drafting.drafter import Drafter, DraftRequest, Refiner
 from sgl_spec.drafting.hint import Hint
 from sgl_spec.drafting.round_candidates import Sources, Wanted, ask, join
@@ -24,11 +26,13 @@ from sgl_spec.drafting.stats import SpecCounter, SpecStats
 from sgl_spec.drafting.tree import Chain, DraftError, DraftTree
 from sgl_spec.drafting.tree_merge import Candidates, Limits, Weighed
 from sgl_spec.drafting.warm_up import warm_up
+from sgl_spec.drafting.width_rule import WidthRule
 
 logger = logging.getLogger(__name__)
 
 NO_MATCH = "no_match"
 NO_ROOM = "no_room"
+NO_GAIN = "no_gain"
 DRAFTER_ERROR = "drafter_error"
 _ANY_TOKEN = 1 << 31
 
@@ -37,12 +41,24 @@ class DraftPlan(NamedTuple):
     """What to verify for one request in this round.
 
     Attributes:
-        tree: pruned to the budget; only a root when the request abstains.
-        abstain_reason: "no_match", "no_room" or "drafter_error"; None when something was drafted.
+        tree: pruned to the budget, and by `narrow` to the round's width; only a root when the request abstains.
+        abstain_reason: "no_match", "no_room", "no_gain" or "drafter_error"; None when something was drafted.
     """
 
     tree: DraftTree
     abstain_reason: str | None
+
+
+class RoundPlan(NamedTuple):
+    """What to verify in a round.
+
+    Attributes:
+        plans: one for each request.
+        width: rows to verify for each request, the root included; at least as many as any tree has.
+    """
+
+    plans: list[DraftPlan]
+    width: int
 
 
 class DrafterFailures(NamedTuple):
@@ -60,6 +76,14 @@ class _Known(NamedTuple):
     max_drafts: int
 
 
+class _OpenRound(NamedTuple):
+    """A round that is verified since a time."""
+
+    load: Load
+    width: int
+    since: float
+
+
 class DraftPlanner:
     """Plans and books the rounds of all running requests.
 
@@ -70,6 +94,7 @@ class DraftPlanner:
             server should give it: an id beyond the embedding table brings a GPU process down.
         refiner: looks at each tree before it is pruned; None for none.
         calibration: what drafts are worth by experience; None trusts the drafters.
+        clock: seconds, to learn what rounds cost.
     """
 
     def __init__(
@@ -80,6 +105,7 @@ class DraftPlanner:
         vocab_size: int | None = None,
         refiner: Refiner | None = None,
         calibration: Calibration | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._drafters = tuple(drafters)
         self._sources = Sources(self._drafters, refiner)
@@ -90,6 +116,10 @@ class DraftPlanner:
         self._counters: dict[str, SpecCounter] = {}
         self._known: dict[str, _Known] = {}
         self._failures: dict[str, int] = {}
+        self._rule: WidthRule | None = None
+        self._clock = clock
+        self._load, self._began, self._asking, self._resting = Load(1, 0), 0.0, 0.0, False
+        self._round: _OpenRound | None = None
         warm_up()
 
     @property
@@ -110,6 +140,46 @@ class DraftPlanner:
         """`tokens` were committed outside a round, such as the prefill's own token; not counted."""
         self._tell(lambda drafter: drafter.observe(rid, tokens))
 
+    def adapt(self, rule: WidthRule | None) -> None:
+        """Let `rule` choose the widths from now on, and learn what they cost; None: as wide as the budget allows."""
+        self._rule = rule
+        self._round, self._resting = None, False
+
+    def interrupted(self) -> None:
+        """Something else than a round is run, a prefill: the last round ended before, nobody knows when."""
+        self._round = None
+
+    def open_round(self, load: Load) -> None:
+        """A round of this batch begins; `plan` of its requests follows, `join` where a head is asked, and `narrow`."""
+        now = self._clock()
+        if self._rule is not None:
+            if self._round is not None:  # with the server's own work between two rounds
+                self._rule.costs.observe(self._round.load, self._round.width, now - self._round.since)
+            self._resting = self._rule.rests(load)
+        self._load, self._began, self._asking, self._round = load, now, 0.0, None
+
+    def narrow(self, rids: Sequence[str], plans: Sequence[DraftPlan]) -> RoundPlan:
+        """All requests of the round are planned: one width for them, and their trees cut to it.
+
+        Args:
+            rids: of the plans, in their order; also those that were not planned here.
+        """
+        width = max([len(plan.tree) for plan in plans], default=1)
+        if self._rule is not None:
+            chances = [plan.tree.chances for plan in plans if plan.tree.num_drafts]
+            width = self._rule.choose(chances, self._load, self._clock() - self._began, self._asking)
+        cut = [self._cut(rid, plan, width) for rid, plan in zip(rids, plans, strict=True)]
+        self._round = _OpenRound(self._load, width, self._clock())
+        return RoundPlan(cut, width)
+
+    def _cut(self, rid: str, plan: DraftPlan, width: int) -> DraftPlan:
+        if len(plan.tree) <= width:
+            return plan
+        if width > 1:
+            return DraftPlan(plan.tree.first(width), None)
+        self._counter(rid).abstained(NO_GAIN)
+        return DraftPlan(DraftTree(plan.tree.root_token), NO_GAIN)
+
     def plan(self, rid: str, root_token: int, room: int) -> DraftPlan:
         """Draft for one round.
 
@@ -121,10 +191,11 @@ class DraftPlanner:
         Raises:
             DraftError: the request never started.
         """
-        counter = self._counter(rid)
+        counter, began = self._counter(rid), self._clock()
         plan = self._plan(rid, root_token, room)
         if plan.abstain_reason is not None:
             counter.abstained(plan.abstain_reason)
+        self._asking += self._clock() - began
         return plan
 
     def join(self, rid: str, plan: DraftPlan, chains: Sequence[Chain], room: int) -> DraftPlan:
@@ -156,6 +227,9 @@ class DraftPlanner:
         if min(wanted.max_drafts, wanted.max_depth) < 1:
             self._calibrated.forget(rid)
             return DraftPlan(DraftTree(root_token), NO_ROOM)
+        if self._resting:
+            self._calibrated.forget(rid)
+            return DraftPlan(DraftTree(root_token), NO_GAIN)
 
         def weigh(found: Candidates, most: int, min_gain: float) -> Weighed:
             return self._calibrated.weigh(rid, found, most, min_gain)

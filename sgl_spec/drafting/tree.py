@@ -9,12 +9,12 @@ the nodes, and so the best nodes always form a connected tree.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sgl_spec.drafting.origin_sets import origin_sets
 from sgl_spec.errors import SglSpecError
 
 ROOT = 0
@@ -74,21 +74,6 @@ class Merged(NamedTuple):
     origins: tuple[str, ...]
 
 
-class _OriginSets(dict[int, frozenset[str]]):
-    """The sets of some origins by their bits, made as they are asked for."""
-
-    def __init__(self, origins: tuple[str, ...]) -> None:
-        super().__init__()
-        self._origins = origins
-
-    def __missing__(self, bits: int) -> frozenset[str]:
-        self[bits] = frozenset(origin for i, origin in enumerate(self._origins) if bits >> i & 1)
-        return self[bits]
-
-
-_origin_sets = lru_cache(maxsize=256)(_OriginSets)
-
-
 class DraftTree:
     """Guessed continuations of one request. Node 0 is the root: the last committed token, which is no draft.
 
@@ -116,7 +101,7 @@ class DraftTree:
         """The tree of arrays that tree_merge made, in the place of grafting and pruning."""
         tree = cls(root_token)
         tree.tokens, tree.parents, tree.depths, bits = merged.columns.tolist()
-        tree.origins = list(map(_origin_sets(merged.origins).__getitem__, bits))
+        tree.origins = list(map(origin_sets(merged.origins).__getitem__, bits))
         tree._children = None
         tree._merged = merged
         return tree
@@ -139,6 +124,11 @@ class DraftTree:
     def a(self) -> Sequence[float]:
         """P(the node is accepted) for every node: the product of q along its path."""
         return self._weigh().a
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """float64[drafts]: `a` of a pruned tree's drafts, descending."""
+        return np.array(self._weigh().a[1:]) if self._merged is None else self._merged.weights[1, 1:]
 
     @property
     def expected_tokens(self) -> float:
@@ -191,7 +181,7 @@ class DraftTree:
             raise DraftError(f"under is {under}; the tree has nodes 0 to {len(self.tokens) - 1}")
         check_chain(chain)
         self._part_from_merged()
-        origin = _origin_sets((chain.origin,))[1]
+        origin = origin_sets((chain.origin,))[1]
         children, evidence, origins = self._child_maps(), self._evidence, self.origins
         node = under
         for token, q in zip(chain.tokens, chain.q, strict=True):
@@ -272,6 +262,17 @@ class DraftTree:
             best.pop()
         order = [ROOT, *best]
         return self._only(order, Weights([q[node] for node in order], [a[node] for node in order]))
+
+    def first(self, count: int) -> DraftTree:
+        """A new tree of the first `count` nodes, at least the root; of a pruned tree they are the best."""
+        if self._merged is None:
+            return self._only(list(range(count)), Weights(*(list(w[:count]) for w in self._weigh())))
+        columns, weights, opinions, names = self._merged
+        kept = DraftTree(self.root_token)
+        kept.tokens, kept.parents, kept.depths = self.tokens[:count], self.parents[:count], self.depths[:count]
+        kept.origins, kept._children = self.origins[:count], None
+        kept._merged = Merged(np.ascontiguousarray(columns[:, :count]), weights[:, :count], opinions[:count], names)
+        return kept
 
     def _only(self, order: list[int], weights: Weights) -> DraftTree:
         """The nodes of `order`, which holds the parent of each before it, renumbered in that order."""

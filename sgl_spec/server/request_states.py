@@ -17,9 +17,10 @@ from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.runtime_context import get_serving
 
 from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.cost_model import Load
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint, HintRead, decode_hint
-from sgl_spec.drafting.planner import NO_MATCH, DraftPlan, DraftPlanner
+from sgl_spec.drafting.planner import NO_MATCH, DraftPlan, DraftPlanner, RoundPlan
 from sgl_spec.drafting.tree import Chain, DraftTree
 from sgl_spec.server import abstain
 from sgl_spec.server.codec import ServerCodec
@@ -156,10 +157,19 @@ class RequestStates:
                 "a hint was ignored (%s); request %s goes on without it. Later ones are counted.", reason, rid
             )
 
-    def plan(self, reqs: Sequence[Any]) -> list[DraftPlan]:
-        """A tree for each request: only a root where it abstains."""
+    def plan(self, reqs: Sequence[Any], load: Load) -> list[DraftPlan]:
+        """A tree for each request of a batch, as large as it may be: only a root where it abstains."""
         self._forget_the_lost(len(reqs))
+        self._planner.open_round(load)
         return [self._plan(req) for req in reqs]
+
+    def narrow(self, reqs: Sequence[Any], plans: Sequence[DraftPlan]) -> RoundPlan:
+        """The round's width, and the trees cut to it."""
+        return self._planner.narrow([req.rid for req in reqs], plans)
+
+    def interrupted(self) -> None:
+        """A prefill is run instead of a round."""
+        self._planner.interrupted()
 
     def _plan(self, req: Any) -> DraftPlan:
         state = self.state(req)

@@ -31,11 +31,15 @@ from sglang.srt.speculative.spec_utils import (
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.cost_model import CostModel, Load
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.head.head_drafter import HeadDrafter
+from sgl_spec.drafting.head.head_rule import HeadRule
 from sgl_spec.drafting.planner import DraftPlan
+from sgl_spec.drafting.width_rule import WidthRule
 from sgl_spec.server import verify_input
 from sgl_spec.server.codec import make_codec
+from sgl_spec.server.cost_probe import cost_table
 from sgl_spec.server.drafters import Target, make_planner
 from sgl_spec.server.eagle.guarded import guarded_head
 from sgl_spec.server.eagle.head import make_head
@@ -86,9 +90,10 @@ class SglSpecWorker(BaseSpecWorker):
         saves = get_parallel().tp_group.rank_in_group == 0
         memory = open_memory(self.config, identity, saves)
         calibration = open_calibration(self.config, model_name(target_worker.model_runner.model_config), saves)
-        drafter = None if served_kind() is None else HeadDrafter(self.config.head_below)
-        planner = make_planner(self.config, Target(vocabulary, codec), self.width, memory, drafter, calibration)
-        self.requests = RequestStates(planner, codec)
+        self._drafter = drafter = None if served_kind() is None else HeadDrafter(self.config.head_prior)
+        target = Target(vocabulary, codec)
+        self._planner = make_planner(self.config, target, self.width, memory, drafter, calibration)
+        self.requests = RequestStates(self._planner, codec)
         self.penalties = Penalties()
         self.head = guarded_head(make_head(server_args, gpu_id, nccl_port, target_worker, self.requests, drafter))
         self._draft_worker = self.head.draft_worker
@@ -102,6 +107,22 @@ class SglSpecWorker(BaseSpecWorker):
     def alloc_memory_pool(self, **kwargs: Any) -> None:
         super().alloc_memory_pool(**kwargs)
         self.req_to_token_pool, self.token_to_kv_pool_allocator = self._target_worker.get_memory_pool()
+
+    def init_cuda_graphs(self) -> None:
+        """SGLang's last step before serving: memory, attention and graphs are there, no request is."""
+        super().init_cuda_graphs()
+        # Ranks must agree on a width, and each one's clock says something else.
+        if self.any_width and self.config.adaptive and get_parallel().tp_group.world_size == 1:
+            self._adapt()
+
+    def _adapt(self) -> None:
+        """Measure what rounds cost, and let widths and heads be chosen by it."""
+        runner = self._target_worker.model_runner
+        rule = WidthRule(CostModel(cost_table(runner)), self.config.explore)
+        self._planner.adapt(rule)
+        costs = self.head.measure_costs(int(runner.model_config.hidden_size))
+        if self._drafter is not None and costs is not None:
+            self._drafter.adapt(HeadRule(rule, costs, self.width))
 
     def clear_cache_pool(self) -> None:
         """SGLang's /flush_cache. Our state belongs to running requests, of which there are none then."""
@@ -126,6 +147,7 @@ class SglSpecWorker(BaseSpecWorker):
     # ---- prefill ----------------------------------------------------------------------------------------------
 
     def _prefill(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
+        self.requests.interrupted()
         if not batch.forward_mode.is_idle():
             self.requests.open_reports(batch.reqs)
             self.penalties.take_over(batch.sampling_info, batch.reqs)
@@ -144,8 +166,11 @@ class SglSpecWorker(BaseSpecWorker):
 
     def _decode_round(self, batch: Any, pp_proxy_tensors: Any) -> GenerationBatchResult:
         set_time_batch(batch.reqs, "set_spec_draft_start_time", trace_only=True)
-        plans = self.head.join(batch.reqs, self.requests.plan(batch.reqs))
-        width = max(len(plan.tree) for plan in plans) if self.any_width else self.width
+        load = Load(len(batch.reqs), int(batch.seq_lens_cpu.sum()))
+        wide = self.head.join(batch.reqs, self.requests.plan(batch.reqs, load), load)
+        plans, width = self.requests.narrow(batch.reqs, wide)
+        self.head.widened(width)
+        width = width if self.any_width else self.width
         trees = [flatten(plan.tree, width) for plan in plans]
         set_time_batch(batch.reqs, "set_spec_draft_end_time", trace_only=True)
 

@@ -1,16 +1,17 @@
 """Replays recorded outputs through a planner: every round of draft, verify and accept, with the record in the model's
-place. It measures drafting and calibration offline, as a greedy or seeded model would have met them.
+place. It measures drafting, calibration and widths offline, as a greedy or seeded model would have met them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.cost_model import Load
 from sgl_spec.drafting.drafter import DraftRequest
 from sgl_spec.drafting.hint import Hint
-from sgl_spec.drafting.planner import DraftPlanner
+from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.tree import ROOT, DraftTree
 
 
@@ -39,33 +40,70 @@ class Replayed(NamedTuple):
         tokens: committed in rounds (the first of every output comes from the prefill).
         rounds: of single requests; tokens / rounds is tokens a step.
         drafted: nodes verified.
+        seconds: of all rounds, by `cost`; 0 without one.
     """
 
     tokens: int
     rounds: int
     drafted: int
+    seconds: float
 
     @property
     def per_round(self) -> float:
         return self.tokens / max(self.rounds, 1)
 
 
-def replay(planner: DraftPlanner, outputs: Sequence[Recorded], batch: int = 1) -> Replayed:
+class Clock:
+    """Stands still until it is told; give the same one to the planner and its replay."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def free(load: Load, width: int) -> float:
+    """The cost of rounds for replays that do not ask about time."""
+    return 0.0
+
+
+def replay(
+    planner: DraftPlanner,
+    outputs: Sequence[Recorded],
+    batch: int = 1,
+    cost: Callable[[Load, int], float] = free,
+    clock: Clock | None = None,
+) -> Replayed:
     """Decode `outputs` in their order, `batch` of them side by side.
 
     Args:
         planner: started and stopped with every output.
+        cost: seconds that a round of a load and width takes.
+        clock: is moved on by every round. A planner with a width rule must have it, or it learns what replaying takes.
     """
     waiting = [(f"replayed-{number}", one) for number, one in enumerate(outputs)]
     running: list[_Running] = []
-    total = Replayed(0, 0, 0)
+    total = Replayed(0, 0, 0, 0.0)
     while waiting or running:
         while waiting and len(running) < batch:
             running.append(_Running(planner, *waiting.pop(0)))
         running = [one for one in running if not one.ended()]
-        for one in running:
-            total = Replayed(*(a + b for a, b in zip(total, one.round(), strict=True)))
+        if running:
+            done = _round(planner, running, cost)
+            total = Replayed(*(a + b for a, b in zip(total, done, strict=True)))
+            if clock is not None:
+                clock.now += done.seconds
     return total
+
+
+def _round(planner: DraftPlanner, running: Sequence[_Running], cost: Callable[[Load, int], float]) -> Replayed:
+    load = Load(len(running), sum(len(one.recorded.prompt) + one.done for one in running))
+    planner.open_round(load)
+    plan = planner.narrow([one.rid for one in running], [one.plan() for one in running])
+    tokens = sum(one.commit(this.tree) for one, this in zip(running, plan.plans, strict=True))
+    drafted = sum(this.tree.num_drafts for this in plan.plans)
+    return Replayed(tokens, len(running), drafted, cost(load, plan.width))
 
 
 class _Running:
@@ -87,13 +125,16 @@ class _Running:
         self.planner.stop(self.rid)
         return True
 
-    def round(self) -> Replayed:
-        coming = self.recorded.output[self.done :]
-        tree = self.planner.plan(self.rid, self.recorded.output[self.done - 1], len(coming)).tree
-        acceptance = accepted(tree, coming)
+    def plan(self) -> DraftPlan:
+        output = self.recorded.output
+        return self.planner.plan(self.rid, output[self.done - 1], len(output) - self.done)
+
+    def commit(self, tree: DraftTree) -> int:
+        """Tokens committed."""
+        acceptance = accepted(tree, self.recorded.output[self.done :])
         self.planner.commit(self.rid, tree, acceptance, acceptance.tokens)
         self.done += len(acceptance.tokens)
-        return Replayed(len(acceptance.tokens), 1, tree.num_drafts)
+        return len(acceptance.tokens)
 
 
 def accepted(tree: DraftTree, coming: Sequence[int]) -> Acceptance:

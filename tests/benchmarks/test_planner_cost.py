@@ -2,9 +2,9 @@
 
 One host round of a request is: commit what was accepted (the drafters observe it), plan the next tree, flatten it.
 The demand is a median under 50 microseconds a request and round for drafting, which is the plan, with every drafter
-that a request without a grammar has, with a calibration and without. Time of this process on a core is measured, not
-what it waits for other processes; as these also drive its data out of the caches, the rounds are taken in groups and
-the best group's median counts.
+that a request without a grammar has, with calibration and width rule and without. Time of this process on a core is
+measured, not what it waits for other processes; as these also drive its data out of the caches, the rounds are taken in
+groups and the best group's median counts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pytest
 from sgl_spec.drafting.acceptance import Acceptance, accept_greedy
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.calibration.tables import Calibration
+from sgl_spec.drafting.cost_model import CostModel, Load
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.hint import Hint
@@ -30,6 +31,7 @@ from sgl_spec.drafting.memory.slot_key import slot_key
 from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.predict.predict_drafter import PredictDrafter
 from sgl_spec.drafting.template.template_drafter import TemplateDrafter
+from sgl_spec.drafting.width_rule import WidthRule
 
 REQUESTS = 32
 CONTEXT = 4_000
@@ -70,7 +72,9 @@ class Host:
 
     def plan(self) -> None:
         roots = [tokens[done - 1] for tokens, done in zip(self.texts, self.done, strict=True)]
-        self.plans = [self.planner.plan(rid, root, 500) for rid, root in zip(self.rids, roots, strict=True)]
+        self.planner.open_round(Load(REQUESTS, sum(self.done)))
+        plans = [self.planner.plan(rid, root, 500) for rid, root in zip(self.rids, roots, strict=True)]
+        self.plans = self.planner.narrow(self.rids, plans).plans
 
     def flatten(self) -> None:
         self.flats = [flatten(plan.tree, WIDTH) for plan in self.plans]
@@ -124,11 +128,23 @@ class NoCodec:
         return str(token).encode()
 
 
+class Wide(WidthRule):
+    """Costs time as any rule; takes a few nodes less than there are, so that every tree is cut."""
+
+    def choose(self, *args, **kwargs):
+        super().choose(*args, **kwargs)
+        return WIDTH - 2
+
+
 @pytest.fixture(params=[(_lookup, False), (_all, False), (_all, True)], ids=["lookup", "all", "calibrated"])
 def host(request) -> Host:
-    drafters, calibrated = request.param
-    tables = Calibration() if calibrated else None
-    return Host(DraftPlanner(drafters(), DraftBudget(WIDTH - 1), vocab_size=49_152, calibration=tables))
+    drafters, learns = request.param
+    planner = DraftPlanner(
+        drafters(), DraftBudget(WIDTH - 1), vocab_size=49_152, calibration=Calibration() if learns else None
+    )
+    if learns:
+        planner.adapt(Wide(CostModel()))
+    return Host(planner)
 
 
 PARTS = ["commit", "plan", "flatten"]

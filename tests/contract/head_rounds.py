@@ -20,7 +20,7 @@ TREES = {"speculative_num_steps": 4, "speculative_eagle_topk": 4, "speculative_n
 HEAD_ALONE = {"version": 1, "origins": ["eagle"]}
 OFF = {"version": 1, "off": True}
 # Everything the head finds is verified, and the head is asked whenever it may be: what stock EAGLE does.
-CONFIG = {"min_gain": 0.0, "head_below": 256, "drafters": ["head_oracle:Oracle"]}
+CONFIG = {"min_gain": 0.0, "adaptive": False, "drafters": ["head_oracle:Oracle"]}
 
 
 def prompts() -> list[list[int]]:
@@ -72,7 +72,7 @@ class Ours:
         given: list[int] = []
         drafter, worker = self.head._head._drafter, self.head.draft_worker
         steps, extend = drafter.steps, worker.extend
-        drafter.steps = lambda round_, most: [most * asked() for _ in round_]
+        drafter.steps = lambda round_, most, load: [most * asked() for _ in round_]
         worker.extend = lambda spans: (given.extend(len(span.tokens) for span in spans), extend(spans))[1]
         yield given
         drafter.steps, worker.extend = steps, extend

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from sgl_spec.drafting.cost_model import Load
 from sgl_spec.drafting.planner import NO_MATCH, DraftPlan
 from sgl_spec.drafting.tree import DraftTree
 from sgl_spec.server.eagle.guarded import MOST_FAILURES, GuardedHead
 
+LOAD = Load(1, 10)
 PLANS = [DraftPlan(DraftTree(7), NO_MATCH)]
 JOINED = [DraftPlan(DraftTree(7), None)]
 BAD_ROUNDS = {
-    "after_prefill": (None, None), "join": ([], PLANS), "after_round": ([], [], [], None, 1), "finish": (None,)
+    "after_prefill": (None, None), "join": ([], PLANS, LOAD), "after_round": ([], [], [], None, 1), "finish": (None,),
 }  # fmt: skip
 
 
@@ -69,16 +71,16 @@ def test_one_that_recovers_drafts_again(guarded: GuardedHead, flaky: Flaky) -> N
     for _ in range(3):
         flaky.broken = True
         for _ in range(MOST_FAILURES - 1):
-            assert guarded.join([], PLANS) is PLANS
+            assert guarded.join([], PLANS, LOAD) is PLANS
         flaky.broken = False
-        assert guarded.join([], PLANS) == JOINED
+        assert guarded.join([], PLANS, LOAD) == JOINED
     assert not guarded.given_up
 
 
 def test_one_that_does_not_is_left_alone(guarded: GuardedHead, flaky: Flaky, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(MOST_FAILURES + 5):
-            assert guarded.join([], PLANS) is PLANS
+            assert guarded.join([], PLANS, LOAD) is PLANS
     assert guarded.given_up
     assert flaky.asked == MOST_FAILURES
     assert len(caplog.records) == MOST_FAILURES

@@ -14,6 +14,7 @@ from sglang.srt.managers.tokenizer_manager import _slice_streaming_output_meta_i
 
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.cost_model import Load
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.planner import DraftPlan, DraftPlanner
 from sgl_spec.drafting.tree import Chain, DraftTree
@@ -100,7 +101,7 @@ def test_what_a_cut_leaves_is_all_that_is_observed_counted_and_learned(kept: int
     listener, request = Listener(), _request({"version": 1, "off": True})
     states = RequestStates(DraftPlanner([listener], DraftBudget()))
     request.output_ids = [4]
-    states.plan([request])
+    states.plan([request], Load(1, 0))
     tree = DraftTree(4)
     tree.graft(Chain((5, 6), (0.9, 0.9), "listener"))
     states.commit([request], [DraftPlan(tree, None)], [Acceptance((0, 1, 2), (5, 6, 7))], [kept])

@@ -206,3 +206,23 @@ def test_combine_is_graft_and_prune(chain_list):
 def test_budget_refuses(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         DraftBudget(**wrong)
+
+
+def test_the_first_nodes_of_a_pruned_tree_are_the_tree_pruned_to_fewer() -> None:
+    chains = [
+        Chain((1, 2, 3), (0.9, 0.8, 0.7), "lookup"),
+        Chain((1, 4), (0.5, 0.6), "memory"),
+        Chain((5,), (0.1,), "x"),
+    ]
+    slow = DraftTree(0)
+    for chain in chains:
+        slow.graft(chain)
+    for wide in (combine(chains, 0, DraftBudget(15, 0.0)), slow.pruned(15, 0.0)):
+        for count in range(1, len(wide) + 1):
+            narrow = slow.pruned(count - 1, 0.0)
+            first = wide.first(count)
+            assert first.nodes == narrow.nodes
+            assert first.chances.tolist() == list(narrow.a[1:])
+            for tree in (first, narrow):  # which goes on as any tree
+                tree.graft(Chain((1, 9), (0.4, 0.4), "late"))
+            assert first.nodes == narrow.nodes

@@ -1,4 +1,4 @@
-"""When the head is asked, and how what it brings joins a plan."""
+"""How what a head brings joins a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
-from sgl_spec.drafting.head.head_drafter import ORIGIN, Asking, HeadDrafter
+from sgl_spec.drafting.head.head_drafter import ORIGIN
 from sgl_spec.drafting.hint import Hint
 from sgl_spec.drafting.planner import DRAFTER_ERROR, NO_MATCH, DraftPlanner
 from sgl_spec.drafting.tree import Chain, DraftTree
@@ -53,24 +53,6 @@ def _planner(*drafters: Drafter, most: int = 15, refiner: Any = None, hint: Hint
     planner = DraftPlanner(drafters, DraftBudget(most, 0.01), vocab_size=100, refiner=refiner)
     planner.start(DraftRequest("r", [1, 2], endings=frozenset({9}), hint=hint or Hint()))
     return planner
-
-
-def test_the_head_is_asked_while_the_others_expect_little() -> None:
-    drafter = HeadDrafter(below=1.0)
-    drafter.start(DraftRequest("r", [1]))
-    little, much = DraftTree(0), DraftTree(0)
-    little.graft(Chain((1, 2), (0.5, 0.5), "lookup"))
-    much.graft(Chain((1, 2), (0.9, 0.9), "lookup"))
-    assert drafter.steps([Asking("r", little, 2)], 4) == [4]
-    assert drafter.steps([Asking("r", much, 3)], 4) == [0]
-    assert drafter.notes("r") == {"head": {"asked": 1, "skipped": 1, "caught_up": 2}}
-
-
-def test_a_head_that_is_not_allowed_or_never_pays_is_not_asked() -> None:
-    for drafter, hint in ((HeadDrafter(0), Hint()), (HeadDrafter(256), Hint(origins=frozenset({"lookup"})))):
-        drafter.start(DraftRequest("r", [1], hint=hint))
-        assert drafter.steps([Asking("r", DraftTree(0), 1)], 4) == [0]
-    assert HeadDrafter(256).steps([Asking("unknown", DraftTree(0), 1)], 4) == [0]
 
 
 def test_candidates_join_the_plan_within_its_budget() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.cost_model import Load
+from sgl_spec.drafting.head.head_rule import HeadCosts
 from sgl_spec.drafting.planner import DraftPlan
 from sgl_spec.server.eagle.head import Head, NoHead
 
@@ -36,10 +38,16 @@ class GuardedHead(NoHead):
     def after_prefill(self, batch: Any, result: Any) -> None:
         self._try(lambda: self._head.after_prefill(batch, result))
 
-    def join(self, reqs: Sequence[Any], plans: list[DraftPlan]) -> list[DraftPlan]:
+    def measure_costs(self, hidden_size: int) -> HeadCosts | None:
+        return self._head.measure_costs(hidden_size)
+
+    def join(self, reqs: Sequence[Any], plans: list[DraftPlan], load: Load) -> list[DraftPlan]:
         joined: list[DraftPlan] = []
-        self._try(lambda: joined.extend(self._head.join(reqs, plans)))
+        self._try(lambda: joined.extend(self._head.join(reqs, plans, load)))
         return joined or plans
+
+    def widened(self, width: int) -> None:
+        self._head.widened(width)  # counts, and runs nothing
 
     def after_round(
         self, reqs: Sequence[Any], paths: Sequence[Acceptance], kept: Sequence[int], hidden: Any, width: int

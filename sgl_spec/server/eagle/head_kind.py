@@ -30,6 +30,11 @@ class HeadKind(enum.Enum):
     def reads_hidden_states(self) -> bool:
         return self is not HeadKind.MODEL
 
+    @property
+    def layers(self) -> int:
+        """Of so many of the target's layers it reads states."""
+        return {HeadKind.EAGLE3: 3, HeadKind.EAGLE: 1, HeadKind.MODEL: 0}[self]
+
 
 @functools.cache
 def head_kind(path: str, revision: str | None = None) -> HeadKind:
