@@ -86,7 +86,7 @@ class Ours:
             for _ in range(joins):
                 self.engine.step()
         self.engine.run()
-        assert self.head._failures == 0
+        assert not self.head.failing
         self.engine.forget_prefixes()
         self.accounts = [req.customized_info["sgl_spec"][-1] for req in reqs]
         return {req.rid[len(name) :]: list(req.output_ids) for req in reqs}

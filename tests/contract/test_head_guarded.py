@@ -27,13 +27,13 @@ class Flaky:
     draft_worker, capture = SimpleNamespace(), "full"
 
     def __init__(self) -> None:
-        self.broken, self.asked, self.cleared = True, 0, 0
+        self.broken, self.asks, self.asked, self.cleared = True, True, 0, 0
 
-    def _call(self, *_: Any) -> list[DraftPlan]:
+    def _call(self, *given: Any) -> list[DraftPlan]:
         self.asked += 1
         if self.broken:
             raise RuntimeError("no memory left for the head")
-        return JOINED
+        return JOINED if self.asks else given[1]
 
     after_prefill = join = after_round = finish = _call
 
@@ -63,7 +63,7 @@ def test_whatever_it_raises_stays_with_it(
         result = getattr(guarded, name)(*BAD_ROUNDS[name])
     assert result == (PLANS if name == "join" else None), "the plans of the other drafters stand"
     assert flaky.cleared == 1, "half given rows are not given again"
-    assert "draft head failed (1 in a row)" in caplog.text
+    assert f"draft head failed in {name} (1 in a row)" in caplog.text
     assert "RuntimeError: no memory left for the head" in caplog.text
 
 
@@ -85,3 +85,14 @@ def test_one_that_does_not_is_left_alone(guarded: GuardedHead, flaky: Flaky, cap
     assert flaky.asked == MOST_FAILURES
     assert len(caplog.records) == MOST_FAILURES
     assert "it is not asked any more" in caplog.records[-1].message
+
+
+def test_rounds_that_ask_nobody_or_only_keep_states_prove_nothing(guarded: GuardedHead, flaky: Flaky) -> None:
+    for _ in range(MOST_FAILURES):
+        flaky.broken, flaky.asks = True, True
+        guarded.join([], PLANS, LOAD)
+        flaky.broken, flaky.asks = False, False
+        guarded.join([], PLANS, LOAD)
+        guarded.after_round([], [], [], None, 1)
+        guarded.after_prefill(None, None)
+    assert guarded.given_up
