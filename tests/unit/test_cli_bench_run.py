@@ -143,7 +143,7 @@ def test_modes_of_one_server_differ_by_hint_and_key_and_flush_it_once(fakes, tmp
     }
     assert len({body["extra_key"] for body in fakes["full"].bodies}) == 8, "a warm-up fills nobody's memory"
     merged = next(line for line in capsys.readouterr().out.splitlines() if line.endswith("yes"))
-    assert merged.split() == ["copy", "3.00", "3.00", "-", "3.00", "-", "lookup", "+0.000", "yes"]
+    assert merged.split() == ["copy", "3.00", "3.00", "3.00", "lookup", "+0.000", "yes"]
 
     result = json.loads(out.read_text())
     assert {mode["name"]: mode["server"] for mode in result["modes"]} == {

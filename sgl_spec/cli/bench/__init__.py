@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DIFFERENCES_SHOWN = 10
 # Written out for --help, which is to import nothing; a test holds them to the real lists.
-ALL_MODES = "off,ngram,eagle3,full,cold,lookup,grammar,memory,template"
+ALL_MODES = "off,ngram,eagle3,full,cold,no-head,lookup,grammar,memory,template,eagle"
 ALL_WORKLOADS = "react,chat,edit,rag,json,copy,character,bfcl"
 
 DESCRIPTION = """Runs every task in every mode, in turns, compares each output with that of mode `off`, and prints
