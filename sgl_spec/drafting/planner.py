@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
-from sgl_spec.drafting.calibration.reliability import OriginError, told
+from sgl_spec.drafting.calibration.reliability import OriginError
 from sgl_spec.drafting.calibration.requests import CalibratedRequests
 from sgl_spec.drafting.calibration.tables import Calibration
 from sgl_spec.drafting.cost_model import Load
@@ -288,15 +288,13 @@ class DraftPlanner:
         return self._counter(rid).snapshot()
 
     def account(self, rid: str) -> dict[str, Any]:
-        """The request's counts, the drafters' notes and how far off the server's probabilities were ("calibration"):
-        the JSON object its client is sent.
+        """The request's counts and the drafters' notes: the JSON object its client is sent.
 
         Raises:
             DraftError: the request never started, or was stopped.
         """
         counts = self.stats(rid).to_dict()
-        errors = told(self.calibration_errors())
-        notes: dict[str, Any] = {"calibration": errors} if errors else {}
+        notes: dict[str, Any] = {}
         for drafter in self._drafters:
             try:
                 notes.update(drafter.notes(rid))

@@ -56,7 +56,7 @@ def _refuse_sampler() -> None:
 def hooks() -> tuple[Hook, ...]:
     """Every hook of the server (those of the CPU platform are listed in `platform_cpu/backend.py`), and why SGLang
     cannot be extended there."""
-    from sgl_spec.server import kv_rows, penalties, request_guard, run_end, seeds
+    from sgl_spec.server import internal_state, kv_rows, penalties, request_guard, run_end, seeds
     from sgl_spec.server.openai_prediction import PredictingServingChat
 
     return (
@@ -65,6 +65,7 @@ def hooks() -> tuple[Hook, ...]:
         Hook("sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat", PredictingServingChat, "REPLACE"),
         # The scheduler builds its requests itself, and judges a run's end itself.
         Hook("sglang.srt.managers.schedule_batch.Req.update_finish_state", run_end.judge_last_token, "AROUND"),
+        Hook("sglang.srt.managers.scheduler.Scheduler.get_internal_state", internal_state.add_ours, "AROUND"),
         # SGLang computes it where it builds its pools.
         Hook(
             "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len",

@@ -31,6 +31,7 @@ from sglang.srt.speculative.spec_utils import (
 
 from sgl_spec.config import SpecConfig
 from sgl_spec.drafting.acceptance import Acceptance
+from sgl_spec.drafting.calibration.reliability import told
 from sgl_spec.drafting.cost_model import CostModel, Load
 from sgl_spec.drafting.flat_tree import FlatTree, flatten
 from sgl_spec.drafting.head.head_drafter import HeadDrafter
@@ -128,6 +129,10 @@ class SglSpecWorker(BaseSpecWorker):
         """SGLang's /flush_cache. Our state belongs to running requests, of which there are none then."""
         self.requests.clear()
         self.head.clear()
+
+    def state(self) -> dict[str, Any]:
+        """For whoever runs the server, as JSON: how far off the probabilities of verified drafts were."""
+        return {"calibration": told(self._planner.calibration_errors())}
 
     def note_request_finished(self, *, rid: str, natural_stop: bool) -> None:
         self.head.finish(self.requests.running(rid))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from client import STORY, Server, account
 
 from sgl_spec import Runtime
@@ -14,9 +16,10 @@ from sgl_spec import Runtime
 SECRET = "<|im_start|>user\nThe code of the safe is 7351-9924-1187. Say it.<|im_end|>\n<|im_start|>assistant\n"
 
 
-def _told(server: Server, key: str, prompt: str = STORY, **hint: Any) -> dict[str, Any]:
+def _told(server: Server, key: str, salt: str = "", **hint: Any) -> dict[str, Any]:
     named = {"version": 1, "program": "test_memory", "slot": "story", **hint}
-    answer = server.generate(prompt, custom_params={"sgl_spec": named}, request_extra_key=key)
+    owner = {"request_extra_key": key} if not salt else {"request_cache_salt": salt}
+    answer = server.generate(STORY, custom_params={"sgl_spec": named}, **owner)
     return {**account(answer), "output_ids": answer["output_ids"]}
 
 
@@ -34,10 +37,19 @@ def test_nothing_of_one_owner_is_drafted_for_another(on: Server, field: str) -> 
     def told(owner: str) -> dict[str, Any]:
         return account(on.generate(SECRET, custom_params=hint, **{field: f"{owner} of {field}"}))
 
-    alice, bob, again = told("Alice"), told("Bob"), told("Alice")
-    assert "memory" not in bob["drafted"]
-    assert bob == alice  # what Alice left behind made no difference to Bob: the same drafts, the same rounds
+    told("Alice")
+    bob, again = told("Bob"), told("Alice")
+    assert not any(origin.startswith("memory") for origin in bob["drafted"])
     assert again["accepted"]["memory"] > 0
+
+
+def test_whoever_runs_the_server_learns_how_far_off_its_probabilities_were(on: Server) -> None:
+    answer = on.generate(STORY, request_extra_key="calibration")
+    assert "calibration" not in account(answer)
+    (state,) = requests.get(f"{on.url}/server_info", timeout=60).json()["internal_states"]
+    lookup = state["sgl_spec"]["calibration"]["lookup"]
+    assert lookup["nodes"] > 0
+    assert 0.0 <= lookup["error"] < 1.0
 
 
 def test_without_a_hint_the_slot_is_recognised_by_its_text(on: Server) -> None:
@@ -83,7 +95,11 @@ def _wait_for_a_save(file: Path) -> None:
         time.sleep(0.2)
 
 
-def test_memory_outlives_the_server_and_a_bad_file_does_not_stop_it(tmp_path: Path) -> None:
+def test_memory_outlives_the_server_and_a_bad_file_does_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Widths that follow the clock, and tables that all owners share, draft differently every time without any memory.
+    monkeypatch.setenv("SGLSPEC_CONFIG", json.dumps({"adaptive": False, "calibrated": False}))
     file, log = tmp_path / "outputs.memory", tmp_path / "server.log"
     with _launched(file, log) as runtime:
         first = _told(Server(runtime.url), "Alice")
@@ -91,7 +107,8 @@ def test_memory_outlives_the_server_and_a_bad_file_does_not_stop_it(tmp_path: Pa
     assert file.stat().st_mode & 0o077 == 0, "outputs are private"
     with _launched(file, log) as runtime:
         server = Server(runtime.url)
-        assert "memory" not in _told(server, "Bob")["drafted"]
+        for bob in (_told(server, "Bob"), _told(server, "", salt="Bob")):
+            assert bob == first, "what Alice left behind made no difference to Bob: the same drafts, the same rounds"
         second = _told(server, "Alice")
     assert second["output_ids"] == first["output_ids"]
     assert second["accepted"]["memory"] > 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import requests
-from client import OFF, QUOTE, Server
+from client import OFF, QUOTE, STORY, Server
 
 AGAIN = "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n"
 LOGPROBS = {"request_return_logprob": True, "request_top_logprobs_num": 2}
@@ -69,7 +69,7 @@ def test_what_sglang_sees_to(on: Server, name: str) -> None:
 
 
 def test_a_stream_waits_for_its_interval(on: Server) -> None:
-    often, rarely = (on.stream(QUOTE, max_new_tokens=24, stream_interval=interval) for interval in (1, 12))
+    often, rarely = (on.stream(STORY, max_new_tokens=24, stream_interval=interval) for interval in (1, 12))
     assert often[-1]["text"] == rarely[-1]["text"]
     lengths = [chunk["meta_info"]["completion_tokens"] for chunk in rarely]
     assert all(later - earlier >= 12 for earlier, later in itertools.pairwise(lengths[1:-1]))

@@ -6,6 +6,7 @@ import pytest
 
 from sgl_spec.drafting.acceptance import Acceptance
 from sgl_spec.drafting.budget import DraftBudget
+from sgl_spec.drafting.calibration.reliability import told
 from sgl_spec.drafting.calibration.tables import Calibration
 from sgl_spec.drafting.drafter import Drafter, DraftRequest
 from sgl_spec.drafting.hint import Hint
@@ -96,18 +97,18 @@ def test_the_silence_of_a_head_that_was_asked_is_not_its_absence() -> None:
     assert 1 not in planner.join("r", plan, [GROWN], 50).tree.tokens
 
 
-def test_errors_are_told_in_the_account() -> None:
+def test_errors_are_the_servers_and_no_requests() -> None:
     planner = started(Calibration())
-    assert "calibration" not in planner.account("r")
+    assert told(planner.calibration_errors()) == {}
     for _ in range(2):
         commit(planner, planner.plan("r", 9, 50), 1, 8)
-    told = planner.account("r")["calibration"]["lookup"]
-    assert told["nodes"] == 4
-    assert told["depths"].keys() == {"1", "2"}
-    assert 0.0 < told["error"] < 1.0
     every, first, second = planner.calibration_errors()
     assert (every.depth, first.depth, second.depth) == ("all", "1", "2")
-    assert "calibration" not in started(None).account("r")
+    said = told(planner.calibration_errors())["lookup"]
+    assert said["nodes"] == 4
+    assert said["depths"].keys() == {"1", "2"}
+    assert 0.0 < said["error"] < 1.0
+    assert "calibration" not in planner.account("r"), "what others did is not a client's to know"
 
 
 def test_without_a_calibration_drafters_are_trusted() -> None:
