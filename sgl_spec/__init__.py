@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from sgl_spec.errors import (
+    BatchError,
     ConfigError,
     ContractError,
     GraphError,
@@ -40,6 +41,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BatchError",
     "ConfigError",
     "ContractError",
     "Endpoint",

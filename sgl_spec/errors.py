@@ -6,6 +6,9 @@ act on it without reading our code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
 
 class SglSpecError(Exception):
     """Base of every error this package raises on purpose."""
@@ -75,3 +78,46 @@ class ServerError(SglSpecError):
         super().__init__(message)
         self.status = status
         self.server_message = server_message
+
+
+class RunFailure(NamedTuple):
+    """One failed run of a batch: its place in the batch, from 0, and what it failed with."""
+
+    index: int
+    error: Exception
+
+
+class BatchError(SglSpecError):
+    """Runs of a batch failed; the others went on. Complete once `run_batch` has raised it.
+
+    Args:
+        failures: may grow until then.
+        states: by place in the batch, those that finished, as SGLang's `ProgramState`.
+        size: runs in the batch.
+
+    Attributes:
+        failures: every failed run, by place in the batch.
+        states: what the batch would have returned, with None for the runs that failed or never began.
+    """
+
+    def __init__(self, failures: Sequence[RunFailure], states: Mapping[int, Any], size: int) -> None:
+        super().__init__(failures, states, size)
+        self._failures, self._states, self._size = failures, states, size
+
+    @property
+    def failures(self) -> tuple[RunFailure, ...]:
+        return tuple(sorted(self._failures, key=lambda one: one.index))
+
+    @property
+    def states(self) -> list[Any]:
+        return [self._states.get(index) for index in range(self._size)]
+
+    def __str__(self) -> str:
+        shown = [f"run {index}: {error}" for index, error in self.failures[:_MOST_SHOWN]]
+        more = len(self.failures) - len(shown)
+        return "\n".join(
+            [f"{len(self.failures)} of {self._size} runs failed", *shown, *([f"and {more} more"] if more else [])]
+        )
+
+
+_MOST_SHOWN = 5

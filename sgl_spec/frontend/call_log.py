@@ -30,6 +30,8 @@ class CallRecord:
         spec: `SpecStats.to_dict()` as the server reported it, None when it speculates not at all or otherwise.
         spec_verify_ct: target forwards that verified, as stock SGLang counts them; None without speculation.
         output_ids: token ids, when the endpoint was made with `keep_output_ids=True`.
+        answer: 0, or, of a `gen` with `n` above 1, which of its answers this is: each has a record of its own, and all
+            have the latency of the one request.
     """
 
     kind: Literal["gen", "select"]
@@ -44,6 +46,7 @@ class CallRecord:
     spec: Mapping[str, Any] | None = None
     spec_verify_ct: int | None = None
     output_ids: tuple[int, ...] | None = None
+    answer: int = 0
 
 
 class CallLog:

@@ -8,36 +8,36 @@ would send, plus `custom_params["sgl_spec"]`.
 from __future__ import annotations
 
 import dataclasses
-import sys
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang.lang.backend.base_backend import BaseBackend
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.chat_template import ChatTemplate
 from sglang.lang.choices import ChoicesDecision, ChoicesSamplingMethod
-from sglang.lang.global_config import global_config
 from sglang.lang.interpreter import StreamExecutor
 from sglang.lang.ir import SglSamplingParams
 
-from sgl_spec.drafting.hint import encode_hint
-from sgl_spec.errors import ConfigError
+from sgl_spec.frontend.batch import beginning_batch
 from sgl_spec.frontend.call_hints import CallHints, DraftOptions
 from sgl_spec.frontend.call_log import CallLog, CallRecord, check_answer, gen_record, select_record
+from sgl_spec.frontend.choice_scores import check_choices
 from sgl_spec.frontend.failed_executor import FailedExecutor
+from sgl_spec.frontend.gen_request import check_text, checked_params, gen_body, prefill_body
 from sgl_spec.frontend.http_client import HttpClient
 from sgl_spec.frontend.role_texts import role_texts
-from sgl_spec.frontend.run_identity import SlotCall, SlotNames, note_program, noted_program
-from sgl_spec.frontend.served_model import model_info, resolve_template
+from sgl_spec.frontend.run_end import end_run
+from sgl_spec.frontend.run_executor import RunExecutor
+from sgl_spec.frontend.run_identity import SlotCall, SlotNames, executor_being_made, note_program, noted_program
+from sgl_spec.frontend.selecting import decide
+from sgl_spec.frontend.served_model import model_info, resolve_template, token_ids
 
 if TYPE_CHECKING:
     from sgl_spec.frontend.record_runs import RunRecorder
     from sgl_spec.program.graph import ProgramGraph
-
-_ENDED = "_sgl_spec_ended"
 
 
 class _Tag(NamedTuple):
@@ -69,8 +69,9 @@ class Endpoint(RuntimeEndpoint):
         width: most nodes of a call's tree; the server's by default.
 
     Raises:
-        ServerUnavailable, ServerError: here, from `run` and `run_batch`, and from any use of a state that
-            failed; with the server's own words.
+        ServerUnavailable, ServerError: here, from `run`, and from any use of a state that failed; with the server's
+            own words.
+        BatchError: from `run_batch` over two or more runs, with the list of those that failed.
         ConfigError: an argument is not usable; the message names it.
     """
 
@@ -115,7 +116,6 @@ class Endpoint(RuntimeEndpoint):
         self._hints = CallHints(draft_options, role_texts(self.chat_template))
         self._slots = SlotNames()
         self._log = CallLog()
-        self._usage = threading.local()
         self.recorder: RunRecorder | None = None  # set by `record_runs.recording`
 
     def __call__(self, **options: Any) -> Endpoint:
@@ -134,18 +134,24 @@ class Endpoint(RuntimeEndpoint):
 
     def get_chat_template(self) -> ChatTemplate:
         note_program()
+        if (executor := executor_being_made()) is not None:
+            RunExecutor.take(executor)
+        beginning_batch()
         if self.recorder is not None:
             self.recorder.watch()
         return self._template_without_stops
 
-    def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> tuple[str, dict[str, Any]]:
+    def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> tuple[Any, Any]:
+        """The text and the `meta_info`; with `n` above 1, a list of each."""
         tag = self._tag(s)
         with _failing(s, tag.slot):
             body = self._body(s, sampling_params, tag)
             begin = time.perf_counter()
-            answer = self._http.post("/generate", body)
-            self._keep(tag, answer, time.perf_counter() - begin)
-            return answer["text"], answer["meta_info"]
+            answers = self._http.post("/generate", body)
+            self._keep(tag, answers, time.perf_counter() - begin)
+            if isinstance(answers, list):  # n > 1: the interpreter goes on from the first
+                return [one["text"] for one in answers], [one["meta_info"] for one in answers]
+            return answers["text"], answers["meta_info"]
 
     def generate_stream(
         self, s: StreamExecutor, sampling_params: SglSamplingParams
@@ -175,26 +181,24 @@ class Endpoint(RuntimeEndpoint):
     ) -> ChoicesDecision:
         tag = self._tag(s)
         with _failing(s, tag.slot):
-            if temperature > 1e-5:
-                raise ConfigError(f"temperature: select scores its choices, it takes only 0, not {temperature!r}")
-            self._usage.meta_infos = []
+            check_choices(choices, temperature)
+            check_text(s.text_, self._takes_empty)
             begin = time.perf_counter()
-            decision = super().select(s, choices, temperature, choices_method)
-            seconds = time.perf_counter() - begin
-            self._log.add(
-                select_record(
-                    program=tag.program,
-                    slot=tag.slot,
-                    choice=decision.decision,
-                    meta_infos=self._usage.meta_infos,
-                    latency=seconds,
-                )
+            ids = None if s.images_ else token_ids(self._http, s.text_)
+            selection = decide(s.text_, choices, choices_method, partial(self._generate_http_request, s), ids)
+            record = select_record(
+                program=tag.program,
+                slot=tag.slot,
+                choice=selection.decision.decision,
+                meta_infos=selection.meta_infos,
+                latency=time.perf_counter() - begin,
             )
-            return decision
+            self._log.add(record)
+            return selection.decision
 
     def commit_lazy_operations(self, s: StreamExecutor) -> None:
         with _failing(s):
-            self._generate_http_request(s, _prefill_only(s.text_))
+            self._generate_http_request(s, prefill_body(s.text_))
 
     def fill_image(self, s: StreamExecutor) -> None:
         self.commit_lazy_operations(s)
@@ -202,23 +206,11 @@ class Endpoint(RuntimeEndpoint):
     def end_program(self, s: StreamExecutor | list[StreamExecutor]) -> None:
         """Called when a run's program returns or raises: the last moment at which `run` can raise a call's error.
 
-        SGLang calls it once more when the executor is collected. Whoever was to hear of an error has by then, and an
-        interrupted run's executor would only print that its server is gone.
+        SGLang calls it once more when the executor is collected: an error has been heard of by then.
         """
         for executor in s if isinstance(s, list) else [s]:
-            if isinstance(executor, StreamExecutor) and not executor.stream and not hasattr(executor, _ENDED):
-                setattr(executor, _ENDED, True)
-                self._raise_failure(executor)
-
-    def _raise_failure(self, executor: StreamExecutor) -> None:
-        root = executor.fork_start_text_pos is None
-        wait = executor.use_thread and root and self._options["wait"] and not _interrupted()
-        if wait and executor.worker is not threading.current_thread():
-            executor.worker.join()
-        if executor.error_ is not None and not isinstance(executor, FailedExecutor):
-            FailedExecutor.fail(executor, executor.error_, None)
-        if isinstance(executor, FailedExecutor) and not executor.failure_seen:
-            executor.raise_failure()
+            if isinstance(executor, StreamExecutor):
+                end_run(executor, wait=self._options["wait"])
 
     # What a program's author calls.
 
@@ -227,7 +219,7 @@ class Endpoint(RuntimeEndpoint):
         self._hints.use(graph)
 
     def cache_prefix(self, prefix_str: str) -> None:
-        self._http.post("/generate", self._apart(_prefill_only(prefix_str)))
+        self._http.post("/generate", self._apart(prefill_body(prefix_str)))
 
     def flush_cache(self) -> None:
         self._http.post("/flush_cache")
@@ -251,26 +243,16 @@ class Endpoint(RuntimeEndpoint):
         return _Tag(noted_program(s), self._slots.next(s))
 
     def _body(self, s: StreamExecutor, params: SglSamplingParams, tag: _Tag) -> dict[str, Any]:
-        if params.n != 1:
-            raise ConfigError(f"n: a gen has one answer, not {params.n!r}; use s.fork({params.n!r}) for several")
-        stops = [params.stop] if isinstance(params.stop, str) else list(params.stop or ())
-        params = dataclasses.replace(params, stop=stops + list(self.chat_template.stop_str))
-        self._handle_dtype_to_regex(params)
+        check_text(s.text_, self._takes_empty)
+        params = checked_params(s, params, self.chat_template.stop_str)
         hint = self._hints.make(tag.program, tag.call, s.text_, params.stop)
-        body: dict[str, Any] = {
-            "text": s.text_,
-            "sampling_params": {
-                "skip_special_tokens": global_config.skip_special_tokens_in_output,
-                "spaces_between_special_tokens": global_config.spaces_between_special_tokens_in_out,
-                **params.to_srt_kwargs(),
-                "custom_params": {"sgl_spec": encode_hint(hint)},
-            },
-        }
-        for name in ("return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs"):
-            if getattr(params, name) is not None:
-                body[name] = getattr(params, name)
+        body = gen_body(s.text_, params, hint)
         self._add_images(s, body)
         return self._apart(body)
+
+    def _takes_empty(self) -> bool:
+        """Whether the served tokenizer makes a token of an empty prompt."""
+        return token_ids(self._http, "") != []
 
     def _apart(self, body: dict[str, Any]) -> dict[str, Any]:
         """The request under the endpoint's own key: every call of a run must share its cached prefix."""
@@ -280,18 +262,15 @@ class Endpoint(RuntimeEndpoint):
     def _generate_http_request(self, s: StreamExecutor, data: dict[str, Any]) -> Any:
         self._add_images(s, data)
         answer = self._http.post("/generate", self._apart(data))
-        answers = answer if isinstance(answer, list) else [answer]
-        for one in answers:
+        for one in answer if isinstance(answer, list) else [answer]:
             check_answer(one)
-        if hasattr(self._usage, "meta_infos"):
-            self._usage.meta_infos += [one["meta_info"] for one in answers]
         return answer
 
-    def _keep(self, tag: _Tag, answer: Mapping[str, Any], latency: float) -> None:
-        check_answer(answer)
-        ids = answer.get("output_ids") if self._options["keep_output_ids"] else None
-        self._log.add(
-            gen_record(
+    def _keep(self, tag: _Tag, answers: Any, latency: float) -> None:
+        for number, answer in enumerate(answers if isinstance(answers, list) else [answers]):
+            check_answer(answer)
+            ids = answer.get("output_ids") if self._options["keep_output_ids"] else None
+            record = gen_record(
                 program=tag.program,
                 slot=tag.slot,
                 text=answer["text"],
@@ -299,7 +278,7 @@ class Endpoint(RuntimeEndpoint):
                 latency=latency,
                 output_ids=ids,
             )
-        )
+            self._log.add(dataclasses.replace(record, answer=number))
 
 
 @contextmanager
@@ -310,12 +289,3 @@ def _failing(executor: StreamExecutor, slot: str | None = None) -> Iterator[None
     except Exception as error:
         FailedExecutor.fail(executor, error, slot)
         raise
-
-
-def _interrupted() -> bool:
-    """Whether Ctrl-C or an exit is passing through: then nobody wants to wait for the calls still under way."""
-    return isinstance(sys.exc_info()[1], KeyboardInterrupt | SystemExit)
-
-
-def _prefill_only(text: str) -> dict[str, Any]:
-    return {"text": text, "sampling_params": {"max_new_tokens": 0}}

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 from sglang.lang.interpreter import StreamExecutor
 
 from sgl_spec.errors import SglSpecError
+from sgl_spec.frontend.run_executor import RunExecutor
 
 
-class FailedExecutor(StreamExecutor):
+class FailedExecutor(RunExecutor):
     """An executor whose call to the server failed. Made from the running one by `fail`, never constructed."""
 
     failure: BaseException
@@ -38,6 +39,9 @@ class FailedExecutor(StreamExecutor):
     def raise_failure(self) -> NoReturn:
         self.failure_seen = True
         raise self.failure
+
+    def raise_if_failed(self) -> None:
+        self.raise_failure()
 
     def submit(self, expr: Any) -> None:
         self.raise_failure()

@@ -80,7 +80,9 @@ def summary(name: str, results: Sequence[RunResult]) -> str:
     """One line: runs, calls, tokens, seconds and, where the server reports rounds, tokens per round."""
     calls = [call for result in results for call in result.calls]
     tokens = sum(call.completion_tokens for call in calls)
-    line = f"{name}: {len(results)} runs, {len(calls)} calls, {tokens} tokens, {sum(c.latency for c in calls):.1f} s"
+    first = [call for call in calls if call.answer == 0]  # the answers of one request share its latency
+    seconds = sum(call.latency for call in first)
+    line = f"{name}: {len(results)} runs, {len(first)} calls, {tokens} tokens, {seconds:.1f} s"
     reported = [call for call in calls if call.spec is not None and call.spec.get("rounds")]
     if reported:
         # Prefill gives each call its first token, so rounds account for the rest.

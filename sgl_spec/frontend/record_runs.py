@@ -18,7 +18,8 @@ from sglang.lang.ir import SglFunction
 
 from sgl_spec.errors import TraceError
 from sgl_spec.frontend.read_function import is_traceable
-from sgl_spec.frontend.run_identity import program_name
+from sgl_spec.frontend.run_executor import RunExecutor
+from sgl_spec.frontend.run_identity import executor_being_made, program_name
 from sgl_spec.frontend.trace_executor import JOIN
 from sgl_spec.frontend.trace_steps import Lines, append_expression, call_arguments
 from sgl_spec.program.graph import ProgramGraph
@@ -30,7 +31,6 @@ from sgl_spec.program.source import NOWHERE, SourceLine, user_lines
 if TYPE_CHECKING:
     from sgl_spec.frontend.endpoint import Endpoint
 
-_CONSTRUCTOR = StreamExecutor.__init__.__code__
 _ROOT = {run_internal.__code__}
 
 
@@ -76,11 +76,11 @@ class RunRecorder:
     def watch(self) -> None:
         """Called by the endpoint while an executor is made for a run: makes it a recorded one."""
         running = _frame(sys._getframe(1), run_program.__code__)
-        making = _frame(sys._getframe(1), _CONSTRUCTOR)
-        if running is None or making is None:
+        executor = executor_being_made()
+        if running is None or executor is None:
             return
         with self.observing():
-            self._watch(running.f_locals, making.f_locals["self"])
+            self._watch(running.f_locals, executor)
 
     def _watch(self, run: Mapping[str, Any], executor: StreamExecutor) -> None:
         program = run["program"]
@@ -94,7 +94,7 @@ class RunRecorder:
             log.called_by(outer.sgl_spec_lane.run, Call(log.program, lines[0], call_arguments(arguments)), lines)
         with self._lock:
             self._runs[log] = program.func
-        RecordedExecutor.take(executor, log.main, self)
+        RecordedExecutor.record(executor, log.main, self)
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -114,15 +114,15 @@ class RunRecorder:
         return merge_runs(runs, fold=not is_traceable(function) if fold is None else fold)
 
 
-class RecordedExecutor(StreamExecutor):
-    """An executor that notes what a program does with it. Made from the one SGLang made by `take`."""
+class RecordedExecutor(RunExecutor):
+    """An executor that notes what a program does with it. Made from a run's executor by `record`."""
 
     sgl_spec_lane: Lane
     sgl_spec_recorder: RunRecorder
 
     @classmethod
-    def take(cls, executor: StreamExecutor, lane: Lane, recorder: RunRecorder) -> None:
-        """Turns `executor` into a recorded one."""
+    def record(cls, executor: StreamExecutor, lane: Lane, recorder: RunRecorder) -> None:
+        """Turns `executor`, a `RunExecutor` already, into a recorded one."""
         executor.sgl_spec_lane, executor.sgl_spec_recorder = lane, recorder
         # Which methods an object has is all that changes; its thread, queue and text stay as they are.
         executor.__class__ = cls
@@ -137,7 +137,7 @@ class RecordedExecutor(StreamExecutor):
         executors = super().fork(size, position_ids_offset)
         with self.sgl_spec_recorder.observing():
             for executor, lane in zip(executors, self.sgl_spec_lane.fork(len(executors), lines), strict=True):
-                RecordedExecutor.take(executor, lane, self.sgl_spec_recorder)
+                RecordedExecutor.record(executor, lane, self.sgl_spec_recorder)
         return executors
 
     def get_var(self, name: str) -> Any:

@@ -20,22 +20,37 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from sglang.lang.interpreter import StreamExecutor, run_program
+from sglang.lang.interpreter import ProgramState, StreamExecutor, run_program
 
 from sgl_spec.frontend.program_file import PROGRAM_FILE_PREFIX
 
 _NOTE = "sgl_spec_program"
 _EXECUTING = (StreamExecutor._execute_gen.__code__, StreamExecutor._execute_select.__code__)
+_CONSTRUCTOR = StreamExecutor.__init__.__code__
+_COLLECTED = {one.__del__.__code__: one for one in (StreamExecutor, ProgramState)}
 _MAX_FRAMES = 8
+_FRAMES_TO_COLLECTOR = 5  # end_run, end_program, end, a subclass's end, __del__: further up is what it interrupted
 
 
 def note_program() -> None:
     """Called from a backend's `get_chat_template`: notes the running program's name on its run."""
-    frame = _frame_running(sys._getframe(1), (run_program.__code__,))
+    frame = frame_running(sys._getframe(1), (run_program.__code__,))
     if frame is None:
         return
     held = frame.f_locals
     setattr(held["default_sampling_para"], _NOTE, program_name(held["program"].func))
+
+
+def executor_being_made() -> StreamExecutor | None:
+    """Called from a backend's `get_chat_template`: the executor whose constructor asks for it; None when none does."""
+    frame = frame_running(sys._getframe(1), (_CONSTRUCTOR,))
+    return frame.f_locals["self"] if frame is not None else None
+
+
+def collected() -> type | None:
+    """Called from a backend's `end_program`: the class of what is being collected; None when a program ends it."""
+    frame = frame_running(sys._getframe(1), tuple(_COLLECTED), most=_FRAMES_TO_COLLECTOR)
+    return _COLLECTED[frame.f_code] if frame is not None else None
 
 
 def noted_program(executor: StreamExecutor) -> str | None:
@@ -73,15 +88,16 @@ class SlotNames:
         """The call that `executor` is making now. Counts it, so ask once a call."""
         with self._lock:
             order = self._counts[executor] = self._counts.get(executor, 0) + 1
-        frame = _frame_running(sys._getframe(1), _EXECUTING)
+        frame = frame_running(sys._getframe(1), _EXECUTING)
         expression = frame.f_locals["expr"] if frame is not None else None
         if expression is not None and expression.name:
             return SlotCall(str(expression.name), expression)
         return SlotCall(f"#{order}" if executor.fork_start_text_pos is None else f"fork#{order}", expression)
 
 
-def _frame_running(frame: FrameType | None, codes: tuple[CodeType, ...]) -> FrameType | None:
-    for _ in range(_MAX_FRAMES):
+def frame_running(frame: FrameType | None, codes: tuple[CodeType, ...], most: int = _MAX_FRAMES) -> FrameType | None:
+    """The innermost frame, of the `most` from `frame` outwards, that runs one of these codes."""
+    for _ in range(most):
         if frame is None or frame.f_code in codes:
             return frame
         frame = frame.f_back

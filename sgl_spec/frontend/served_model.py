@@ -58,8 +58,18 @@ def resolve_template(given: str | ChatTemplate | None, model_info: Mapping[str, 
 
 
 def _is_one_token(http: HttpClient, text: str) -> bool:
+    return len(token_ids(http, text, special=False) or ()) == 1
+
+
+def token_ids(http: HttpClient, text: str, *, special: bool = True) -> list[int] | None:
+    """The tokens that the server makes of a text; None from a server that does not tell.
+
+    Args:
+        special: with the tokens that the tokenizer puts around a prompt, such as a BOS.
+    """
     try:
-        answer = http.post("/tokenize", {"prompt": text, "add_special_tokens": False})
+        answer = http.post("/tokenize", {"prompt": text, "add_special_tokens": special})
     except SglSpecError:
-        return False  # a server too old for /tokenize, or one that keeps it to itself: no evidence either way
-    return isinstance(answer, dict) and answer.get("count") == 1
+        return None  # a server too old for /tokenize, or one that keeps it to itself: no evidence either way
+    ids = answer.get("tokens") if isinstance(answer, dict) else None
+    return ids if isinstance(ids, list) else None

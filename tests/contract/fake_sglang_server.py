@@ -49,6 +49,8 @@ class FakeServer:
     model_info: Any = field(default_factory=lambda: {"model_path": "some/model", "is_generation": True})
     generate: Callable[[dict[str, Any]], Answer] = lambda body: answer("ok")
     special_tokens: tuple[str, ...] = ()
+    bos: int = 1
+    logprob: Callable[[str], float] = lambda char: -0.1 if char == "y" else -5.0
     stream_failure: Fail | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -60,22 +62,29 @@ class FakeServer:
 
     def respond(self, path: str, body: dict[str, Any]) -> Any:
         if path == "/tokenize":
-            return {"count": 1 if body["prompt"] in self.special_tokens else 5}
+            return self.tokenize(body["prompt"])
         if path != "/generate":
             return {}
         self.requests.append(body)
         if isinstance(body.get("text"), list) or isinstance((body.get("input_ids") or [None])[0], list):
-            return [score(text) for text in body.get("text") or body["input_ids"]]
+            return [self.score(ids, body["logprob_start_len"]) for ids in self.ids_of_all(body)]
         if body["sampling_params"]["max_new_tokens"] == 0:
             return answer("")
-        return self.generate(body)
+        answers = [self.generate(body) for _ in range(body["sampling_params"].get("n", 1))]
+        return answers[0] if len(answers) == 1 else answers
 
+    def tokenize(self, text: str) -> Answer:
+        ids = [0] if text in self.special_tokens else [ord(char) for char in text] or [self.bos]
+        return {"tokens": ids, "count": len(ids)}
 
-def score(text: str) -> Answer:
-    """Log-probabilities of a prompt: the likelier the more letters "y" it ends in."""
-    ending = text[-3:]
-    entries = [[-1.0, 1, "?"]] + [[-0.1 if char == "y" else -5.0, 2, char] for char in ending]
-    return answer("", input_token_logprobs=entries, output_token_logprobs=[[-0.5, 3, "."]])
+    def ids_of_all(self, body: dict[str, Any]) -> list[list[int]]:
+        return body.get("input_ids") or [self.tokenize(text)["tokens"] for text in body["text"]]
+
+    def score(self, ids: list[int], start: int) -> Answer:
+        """Log-probabilities of a prompt from token `start` on, whose own is not reported, as SGLang does it."""
+        values = [[self.logprob(chr(one)), one, chr(one)] for one in ids[start:]]
+        values[0][0] = None
+        return answer("", input_token_logprobs=values, output_token_logprobs=[[-0.5, 3, "."]])
 
 
 @contextmanager

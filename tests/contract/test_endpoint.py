@@ -168,7 +168,7 @@ def test_select_takes_the_likeliest_choice_and_is_recorded(server, endpoint):
     assert (state["choice"], state.text()) == ("yyy", "pickyyy")
     (call,) = endpoint.calls
     assert (call.kind, call.program, call.slot, call.text) == ("select", f"{__name__}.choosing", "choice", "yyy")
-    assert call.prompt_tokens == 4 * 7  # the common prefix and three choices
+    assert call.prompt_tokens == 3 * 7  # three choices in one request
     assert call.completion_tokens == 0
 
 

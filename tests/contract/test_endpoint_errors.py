@@ -10,7 +10,7 @@ import pytest
 import sglang as sgl
 from fake_sglang_server import Fail, FakeServer, answer, serving
 
-from sgl_spec.errors import ConfigError, ServerError, ServerUnavailable
+from sgl_spec.errors import ServerError, ServerUnavailable
 from sgl_spec.frontend.endpoint import Endpoint
 from sgl_spec.frontend.process_tree import free_port
 
@@ -78,21 +78,11 @@ def selecting(s):
 
 
 @sgl.function
-def sampling_select(s):
-    s += "x" + sgl.select("c", ["y", "n"], temperature=0.7)
-
-
-@sgl.function
 def forked(s):
     s += "x"
     forks = s.fork(2)
     forks += sgl.gen("a")
     forks.join()
-
-
-@sgl.function
-def three_answers(s):
-    s += sgl.gen("a", n=3)
 
 
 @sgl.function
@@ -125,12 +115,6 @@ def test_a_program_that_goes_on_after_the_failure_is_stopped_not_hung(server, en
     server.generate = generate
     with pytest.raises(ServerError, match=WORDS):
         submits_after_the_failure.run(died=died, backend=endpoint)
-
-
-def test_run_batch_raises(server, endpoint):
-    server.generate = failing_on(3, Fail(503, "overloaded"))
-    with pytest.raises(ServerError, match="503: overloaded"):
-        unread.run_batch([{}] * 5, backend=endpoint, num_threads=2)
 
 
 def test_without_waiting_any_use_of_the_state_raises(server):
@@ -231,13 +215,6 @@ def test_an_answer_of_another_shape(server, endpoint):
     server.generate = lambda body: {"choices": []}
     with pytest.raises(ServerError, match="no text and meta_info"):
         unread.run(backend=endpoint)
-
-
-def test_what_select_and_n_cannot_do_is_said(endpoint):
-    with pytest.raises(ConfigError, match="temperature: select"):
-        sampling_select.run(backend=endpoint)
-    with pytest.raises(ConfigError, match="n: a gen has one answer, not 3"):
-        three_answers.run(backend=endpoint)
 
 
 @pytest.mark.filterwarnings("ignore:Error in stream_executor")

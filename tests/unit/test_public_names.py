@@ -12,6 +12,7 @@ import sgl_spec
 from sgl_spec import errors
 
 PUBLIC = {
+    "BatchError",
     "ConfigError",
     "ContractError",
     "Endpoint",
