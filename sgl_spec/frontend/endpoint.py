@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,22 +18,24 @@ from sglang.lang.backend.base_backend import BaseBackend
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.chat_template import ChatTemplate
 from sglang.lang.choices import ChoicesDecision, ChoicesSamplingMethod
-from sglang.lang.interpreter import StreamExecutor
-from sglang.lang.ir import SglSamplingParams
+from sglang.lang.interpreter import ProgramState, StreamExecutor
+from sglang.lang.ir import SglFunction, SglSamplingParams
 
-from sgl_spec.frontend.batch import beginning_batch
+from sgl_spec.frontend.batch import batch_to_cache, beginning_batch, enter_batch, run_in_order
 from sgl_spec.frontend.call_hints import CallHints, DraftOptions
 from sgl_spec.frontend.call_log import CallLog, CallRecord, check_answer, gen_record, select_record
 from sgl_spec.frontend.choice_scores import check_choices
 from sgl_spec.frontend.failed_executor import FailedExecutor
 from sgl_spec.frontend.gen_request import check_text, checked_params, gen_body, prefill_body
 from sgl_spec.frontend.http_client import HttpClient
+from sgl_spec.frontend.read_function import read_beginning
 from sgl_spec.frontend.role_texts import role_texts
 from sgl_spec.frontend.run_end import end_run
 from sgl_spec.frontend.run_executor import RunExecutor
 from sgl_spec.frontend.run_identity import SlotCall, SlotNames, executor_being_made, note_program, noted_program
 from sgl_spec.frontend.selecting import decide
 from sgl_spec.frontend.served_model import model_info, resolve_template, token_ids
+from sgl_spec.program.prefix_plan import WORTH_APART, WORTH_TOGETHER, warms
 
 if TYPE_CHECKING:
     from sgl_spec.frontend.record_runs import RunRecorder
@@ -135,8 +137,9 @@ class Endpoint(RuntimeEndpoint):
     def get_chat_template(self) -> ChatTemplate:
         note_program()
         if (executor := executor_being_made()) is not None:
-            RunExecutor.take(executor)
-        beginning_batch()
+            RunExecutor.take(executor, enter_batch(executor, self._compute))
+        elif (batch := beginning_batch()) is not None and (graph := read_beginning(batch.program)) is not None:
+            batch.plan(graph, role_texts(self.chat_template))
         if self.recorder is not None:
             self.recorder.watch()
         return self._template_without_stops
@@ -149,6 +152,7 @@ class Endpoint(RuntimeEndpoint):
             begin = time.perf_counter()
             answers = self._http.post("/generate", body)
             self._keep(tag, answers, time.perf_counter() - begin)
+            _now_hot(s, answers)
             if isinstance(answers, list):  # n > 1: the interpreter goes on from the first
                 return [one["text"] for one in answers], [one["meta_info"] for one in answers]
             return answers["text"], answers["meta_info"]
@@ -171,6 +175,7 @@ class Endpoint(RuntimeEndpoint):
                 yield answer["text"][shown:], answer["meta_info"]
                 shown = len(answer["text"])
             self._keep(tag, answer, time.perf_counter() - begin)
+            s.sgl_spec_hot = len(s.text_)
 
     def select(
         self,
@@ -184,6 +189,8 @@ class Endpoint(RuntimeEndpoint):
             check_choices(choices, temperature)
             check_text(s.text_, self._takes_empty)
             begin = time.perf_counter()
+            if s.is_cold(len(choices), WORTH_TOGETHER):
+                self._prefill(s)
             ids = None if s.images_ else token_ids(self._http, s.text_)
             selection = decide(s.text_, choices, choices_method, partial(self._generate_http_request, s), ids)
             record = select_record(
@@ -197,11 +204,18 @@ class Endpoint(RuntimeEndpoint):
             return selection.decision
 
     def commit_lazy_operations(self, s: StreamExecutor) -> None:
-        with _failing(s):
-            self._generate_http_request(s, prefill_body(s.text_))
+        """Called before a fork: what the forks share is computed once, where that saves them more than it costs."""
+        if s.is_cold(s.sgl_spec_sharers, WORTH_APART) or s.images_:
+            with _failing(s):
+                self._prefill(s)
 
     def fill_image(self, s: StreamExecutor) -> None:
-        self.commit_lazy_operations(s)
+        with _failing(s):
+            self._prefill(s)
+
+    def _prefill(self, s: StreamExecutor) -> None:
+        self._generate_http_request(s, prefill_body(s.text_))
+        s.sgl_spec_hot = len(s.text_)
 
     def end_program(self, s: StreamExecutor | list[StreamExecutor]) -> None:
         """Called when a run's program returns or raises: the last moment at which `run` can raise a call's error.
@@ -218,8 +232,24 @@ class Endpoint(RuntimeEndpoint):
         """Take a traced or recorded program's word for where the examples of its holes stand in a prompt."""
         self._hints.use(graph)
 
+    def run_batch(
+        self, program: SglFunction, arguments: Sequence[Mapping[str, Any]], **options: Any
+    ) -> list[ProgramState]:
+        """`program.run_batch(arguments, backend=self, **options)`, but runs that share a prefix begin side by side.
+
+        That matters when the server cannot keep all prefixes at once. The states come in the order of `arguments`,
+        which are each run's, by name.
+        """
+        return run_in_order(program, arguments, role_texts(self.chat_template), {**options, "backend": self})
+
     def cache_prefix(self, prefix_str: str) -> None:
-        self._http.post("/generate", self._apart(prefill_body(prefix_str)))
+        """Has the server compute a prefix. When SGLang asks for one before a batch, only where no plan knows better."""
+        batch = batch_to_cache()
+        if batch is None or (not batch.planned and warms(prefix_str, len(batch.arguments), WORTH_APART)):
+            self._compute(prefix_str)
+
+    def _compute(self, prefix: str) -> None:
+        self._http.post("/generate", self._apart(prefill_body(prefix)))
 
     def flush_cache(self) -> None:
         self._http.post("/flush_cache")
@@ -279,6 +309,12 @@ class Endpoint(RuntimeEndpoint):
                 output_ids=ids,
             )
             self._log.add(dataclasses.replace(record, answer=number))
+
+
+def _now_hot(executor: StreamExecutor, answers: Any) -> None:
+    """The server has computed the text and the answer, which the interpreter is about to append."""
+    first = answers[0] if isinstance(answers, list) else answers
+    executor.sgl_spec_hot = len(executor.text_) + len(first["text"])
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 from sglang.lang.ir import SglFunction
 
-from sgl_spec.errors import TraceError
+from sgl_spec.errors import GraphError, TraceError
 from sgl_spec.frontend.run_identity import program_name
 from sgl_spec.frontend.trace_calls import TraceHelpers
 from sgl_spec.frontend.trace_executor import CalledState, TracedText, TracingExecutor, new_state, refused
@@ -42,6 +42,22 @@ def read_function(function: SglFunction, **known: Any) -> ProgramGraph:
     return _Trace(function, known).graph()
 
 
+def read_beginning(function: SglFunction) -> ProgramGraph | None:
+    """The graph of what a program appends in every run, up to where it must be run to know; None where that is nothing.
+
+    As SGLang's own search for a literal prefix, which `run_batch` makes, this runs the program's code with stand-ins.
+    """
+    trace = _Trace(function, {})
+    try:
+        return trace.graph()
+    except (TraceError, GraphError):
+        pass
+    try:
+        return trace.so_far()
+    except GraphError:
+        return None
+
+
 def is_traceable(function: SglFunction) -> bool:
     """Whether `read_function` can read the program."""
     try:
@@ -65,6 +81,9 @@ class _Trace:
             self._run()
         finally:
             self._refusals.active = False
+        return self.so_far()
+
+    def so_far(self) -> ProgramGraph:
         return merge_runs([self._log], fold=False, traced=True)
 
     def _run(self) -> None:

@@ -13,6 +13,7 @@ from sglang.lang.interpreter import StreamExecutor
 from sglang.lang.ir import SglSeparateReasoning, SglVarScopeEnd
 
 from sgl_spec.errors import ConfigError
+from sgl_spec.program.prefix_plan import warms
 
 
 class RunExecutor(StreamExecutor):
@@ -20,16 +21,18 @@ class RunExecutor(StreamExecutor):
 
     Attributes:
         sgl_spec_forks: the executors forked from this one, in order.
+        sgl_spec_sharers: how many forks the next prefill is for.
         sgl_spec_hot: how many characters of its text the server has computed before, as far as we know.
     """
 
     sgl_spec_forks: list[StreamExecutor]
+    sgl_spec_sharers: int
     sgl_spec_hot: int
 
     @classmethod
     def take(cls, executor: StreamExecutor, hot: int = 0) -> None:
         """Turns `executor` into one of this class."""
-        executor.sgl_spec_forks, executor.sgl_spec_hot = [], hot
+        executor.sgl_spec_forks, executor.sgl_spec_sharers, executor.sgl_spec_hot = [], 1, hot
         # Which methods an object has is all that changes; its thread, queue and text stay as they are.
         executor.__class__ = cls
 
@@ -37,6 +40,7 @@ class RunExecutor(StreamExecutor):
         """SGLang looks at the text before what was appended last is in it; so that is waited for first."""
         self.sync()
         self.raise_if_failed()
+        self.sgl_spec_sharers = int(size)
         executors = super().fork(size, position_ids_offset)
         self.raise_if_failed()
         for executor in executors:
@@ -44,6 +48,10 @@ class RunExecutor(StreamExecutor):
             _know_variables(executor)
         self.sgl_spec_forks += executors
         return executors
+
+    def is_cold(self, sharers: int, worth: int) -> bool:
+        """Whether so much of its text is new to the server that computing it once pays for that request."""
+        return warms(self.text_[self.sgl_spec_hot :], sharers, worth)
 
     def raise_if_failed(self) -> None:
         """Raises what a call of this executor failed with; of a failed one, in its class."""

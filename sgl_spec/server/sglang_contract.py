@@ -258,7 +258,7 @@ FRONTEND_NAMES: tuple[Name, ...] = (
     Name("sglang.lang.interpreter:StreamExecutor._execute", OVERRIDE, ("other",)),
     Name("sglang.lang.interpreter:StreamExecutor._execute_var_scope_end", OVERRIDE, ("expr",)),
     Name("sglang.lang.interpreter:StreamExecutor._execute_separate_reasoning", OVERRIDE, ("expr",)),
-    Name("sglang.lang.interpreter:run_program_batch", READ, ("program", "batch_arguments", "generator_style")),
+    Name("sglang.lang.interpreter:run_program_batch", CALL, ("program", "batch_arguments", "generator_style")),
     Name("sglang.lang.interpreter:cache_program", READ),
     Name("sglang.lang.interpreter:ProgramState", CALL, ("stream_executor",)),
     Name("sglang.lang.interpreter:ProgramStateGroup.join", CALL, ("mode",)),

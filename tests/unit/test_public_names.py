@@ -44,7 +44,11 @@ def test_import_is_light() -> None:
 
 
 def test_every_error_is_an_sgl_spec_error() -> None:
-    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__]
+    classes = [
+        c
+        for _, c in inspect.getmembers(errors, inspect.isclass)
+        if c.__module__ == errors.__name__ and issubclass(c, Exception)
+    ]
     assert len(classes) >= 8
     assert all(issubclass(c, errors.SglSpecError) for c in classes)
 
