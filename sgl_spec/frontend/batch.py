@@ -128,7 +128,7 @@ def batch_to_cache() -> Batch | None:
 
 
 def enter_batch(executor: StreamExecutor, compute: Callable[[str], None]) -> int:
-    """Called from a backend's `get_chat_template`, for a root: how many characters its batch has had computed for it."""
+    """Called from a backend's `get_chat_template`, for a root: how many characters its batch had computed."""
     batch: Batch | None = getattr(executor.default_sampling_para, _NOTE, None)
     frame = frame_running(sys._getframe(1), (run_program.__code__,))
     if batch is None or frame is None or frame.f_locals["default_sampling_para"] is not executor.default_sampling_para:
