@@ -1,7 +1,7 @@
 """The speculative algorithm SGL_SPEC inside SGLang's server.
 
 plugin            entry point: checks the contract, registers the algorithm and the sampler
-sglang_contract   every SGLang name we override, call or read, checked against the installed version
+sglang_contract   every SGLang name we override, call or read, checked against the installed version (sglang_names)
 algorithm         what SGLang is told about SGL_SPEC, and how it changes the server's arguments
 worker            one round: draft, verify, accept
 request_states    what is known of each running request, between rounds

@@ -75,7 +75,7 @@ def hooks() -> tuple[Hook, ...]:
         # Both are where SGLang itself refuses a request, and neither asks anyone else.
         Hook(
             "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request",
-            request_guard.check_processor,
+            request_guard.check_request,
             "AROUND",
         ),
         Hook("sglang.srt.sampling.sampling_params.SamplingParams.verify", request_guard.check_stop_tokens, "AROUND"),

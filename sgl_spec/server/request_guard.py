@@ -7,7 +7,7 @@ request on it. Only where SGL_SPEC decodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
@@ -16,15 +16,30 @@ from sgl_spec.errors import ConfigError
 from sgl_spec.server.algorithm import decodes_here
 
 
-def check_processor(original: Callable[..., None], manager: Any, request: Any, *args: Any, **kwargs: Any) -> None:
+def check_request(
+    original: Callable[..., None], manager: Any, request: Any, input_ids: Sequence[int] | None, *args: Any
+) -> None:
     """Hook around `TokenizerManager._validate_one_request`.
 
     Raises:
-        ConfigError: the request's custom logit processor cannot be made from its text.
+        ConfigError: the prompt has no token, or the request's custom logit processor cannot be made from its text.
     """
-    original(manager, request, *args, **kwargs)
-    text = getattr(request, "custom_logit_processor", None)
-    if not text or not decodes_here():
+    original(manager, request, input_ids, *args)
+    if decodes_here():
+        _check_prompt(request, input_ids)
+        _check_processor(getattr(request, "custom_logit_processor", None))
+
+
+def _check_prompt(request: Any, input_ids: Sequence[int] | None) -> None:
+    if input_ids is not None and not len(input_ids) and getattr(request, "input_embeds", None) is None:
+        raise ConfigError(
+            "the prompt has no token, so there is nothing to go on from (this model's tokenizer begins no text by "
+            "itself); send a text of at least one character, or input_ids with at least one id"
+        )
+
+
+def _check_processor(text: str | None) -> None:
+    if not text:
         return
     try:
         processor = CustomLogitProcessor.from_str(text)

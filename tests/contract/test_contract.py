@@ -13,7 +13,7 @@ import pytest
 
 import sgl_spec
 from sgl_spec.server import sglang_contract
-from sgl_spec.server.sglang_contract import CALL, READ, Name
+from sgl_spec.server.sglang_names import CALL, READ, Name
 
 
 def test_the_installed_sglang_has_every_name() -> None:

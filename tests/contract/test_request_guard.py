@@ -33,7 +33,7 @@ def _send(text: Any) -> list[Any]:
     """What SGLang's own check was called with."""
     seen: list[Any] = []
     request = SimpleNamespace(custom_logit_processor=text)
-    request_guard.check_processor(lambda *args: seen.extend(args), "manager", request, [1, 2])
+    request_guard.check_request(lambda *args: seen.extend(args), "manager", request, [1, 2])
     return seen
 
 
@@ -52,6 +52,27 @@ def test_a_processor_that_is_none(algorithm: str | None, text: str) -> None:
             _send(text)
     else:
         assert len(_send(text)) == 3
+
+
+def _prompted(request: Any, input_ids: list[int] | None) -> list[Any]:
+    seen: list[Any] = []
+    request_guard.check_request(lambda *args: seen.extend(args), "manager", request, input_ids)
+    return seen
+
+
+def test_a_prompt_without_tokens(algorithm: str | None) -> None:
+    request = SimpleNamespace(input_embeds=None)
+    if _ours(algorithm):
+        with pytest.raises(ConfigError, match="the prompt has no token"):
+            _prompted(request, [])
+    else:
+        assert _prompted(request, []) == ["manager", request, []]
+
+
+@pytest.mark.parametrize(("embeds", "input_ids"), [(None, [0]), ([[0.5]], []), ([[0.5]], None), (None, None)])
+def test_a_prompt_that_has_something(algorithm: str | None, embeds: Any, input_ids: list[int] | None) -> None:
+    request = SimpleNamespace(input_embeds=embeds)
+    assert _prompted(request, input_ids) == ["manager", request, input_ids]
 
 
 @pytest.mark.parametrize("text", [None, "", GOOD])
@@ -81,5 +102,5 @@ def test_stop_tokens_that_do_no_harm(algorithm: str | None, given: dict[str, Any
 
 def test_sglang_calls_both() -> None:
     listed = {hook.target.rpartition(".")[2]: hook.hook for hook in hooks()}
-    assert listed["_validate_one_request"] is request_guard.check_processor
+    assert listed["_validate_one_request"] is request_guard.check_request
     assert listed["verify"] is request_guard.check_stop_tokens

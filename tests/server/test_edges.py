@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 from client import CODE, LIST, PROMPTS, QUOTE, STORY, Server, account, chat, tokens_per_step
 
 COPIED_TOKENS = 48  # after these the bundled model loses its place
@@ -66,3 +68,22 @@ def test_a_copied_list_takes_few_steps(on: Server, off: Server) -> None:
 def test_nothing_to_draft_is_counted_as_such(on: Server) -> None:
     without_memory = {"sgl_spec": {"version": 1, "memory": "off"}}
     assert account(on.generate(STORY, custom_params=without_memory))["abstained"].get("no_match", 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"text": ""}, "the prompt has no token"),
+        ({"text": ["a", ""]}, "the prompt has no token"),
+        ({"text": "a", "custom_logit_processor": "nonsense"}, "custom_logit_processor cannot be loaded"),
+        (
+            {"text": "a", "sampling_params": {"min_new_tokens": 2, "stop_token_ids": [10**6]}},
+            "stop_token_ids has",
+        ),
+    ],
+)
+def test_a_request_that_would_end_the_server_is_refused_alone(on: Server, body: dict[str, Any], named: str) -> None:
+    answer = requests.post(f"{on.url}/generate", json=body, timeout=60)
+    assert answer.status_code == 400
+    assert named in answer.text
+    assert on.generate("a", max_new_tokens=1)["output_ids"]
