@@ -1,8 +1,14 @@
 """Two servers for the whole tier: ours with speculation, and the same model without. Started once, one after the other:
-SGLang measures free memory while it starts, and another server starting meanwhile falsifies that."""
+SGLang measures free memory while it starts, and another server starting meanwhile falsifies that.
+
+Ours verifies all that is drafted: where a run is cut, or how many rounds a text takes, must not depend on how busy the
+machine is. Servers that choose their widths by the clock are started by test_plain_launch, test_bundled_model and the
+demo.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +28,10 @@ SERVER_ARGS = {
 
 @pytest.fixture(scope="session")
 def runtimes() -> Iterator[list[Runtime]]:
-    with Runtime(off=False, **SERVER_ARGS) as ours, Runtime(off=True, **SERVER_ARGS) as stock:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SGLSPEC_CONFIG", json.dumps({"adaptive": False}))
+        ours = Runtime(off=False, **SERVER_ARGS)
+    with ours, Runtime(off=True, **SERVER_ARGS) as stock:
         yield [ours, stock]
 
 
