@@ -28,9 +28,9 @@ from sgl_spec.frontend.choice_scores import check_choices
 from sgl_spec.frontend.failed_executor import FailedExecutor
 from sgl_spec.frontend.gen_request import check_text, checked_params, gen_body, prefill_body
 from sgl_spec.frontend.http_client import HttpClient
+from sgl_spec.frontend.program_end import end_run
 from sgl_spec.frontend.read_function import read_beginning
 from sgl_spec.frontend.role_texts import role_texts
-from sgl_spec.frontend.run_end import end_run
 from sgl_spec.frontend.run_executor import RunExecutor
 from sgl_spec.frontend.run_identity import SlotCall, SlotNames, executor_being_made, note_program, noted_program
 from sgl_spec.frontend.selecting import decide

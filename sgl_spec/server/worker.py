@@ -5,8 +5,8 @@ it is. A decode batch becomes a tree for each request, all of one width, verifie
 TARGET_VERIFY mode over the prefix RadixAttention has cached; the target's own token is sampled at every node, the
 path that agrees is kept, and its keys and values are moved to where a plain decode would have written them.
 
-The shape is that of SGLang's V2 workers (`ngram_worker.py`, `eagle_worker_v2.py`), so that a draft head can join
-before `build` and its KV catch-up after `accept`.
+The shape is that of SGLang's V2 workers (`ngram_worker.py`, `eagle_worker_v2.py`). A draft head, where there is one,
+joins the plans before they are cut to one width, and gets the accepted rows' hidden states afterwards.
 """
 
 from __future__ import annotations

@@ -6,29 +6,17 @@ import dataclasses
 import json
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sglang as sgl
-from fake_sglang_server import FakeServer, answer, serving
+from fake_sglang_server import FakeServer, answer
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.chat_template import get_chat_template
 
 from sgl_spec.drafting.hint import decode_hint
 from sgl_spec.errors import ConfigError
 from sgl_spec.frontend.endpoint import Endpoint
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as one:
-        yield one
-
-
-@pytest.fixture
-def endpoint(server: FakeServer) -> Endpoint:
-    return Endpoint(server.url, chat_template="chatml")
 
 
 @sgl.function

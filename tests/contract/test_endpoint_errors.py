@@ -17,17 +17,6 @@ from sgl_spec.frontend.process_tree import free_port
 WORDS = "The input is longer than the context length"
 
 
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as one:
-        yield one
-
-
-@pytest.fixture
-def endpoint(server: FakeServer) -> Endpoint:
-    return Endpoint(server.url, chat_template="chatml")
-
-
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
     """A test here that would hang fails instead: nothing below should take seconds."""

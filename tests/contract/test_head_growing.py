@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sgl_spec.drafting.head.candidates import NO_PARENT, Candidates
+from sgl_spec.drafting.head.candidates import NO_PARENT, HeadCandidates
 from sgl_spec.server.eagle.growing import Growing
 
 VOCABULARY = 50
@@ -39,7 +39,7 @@ def _by_hand(head: _Head, topk: int, steps: int) -> dict[tuple[int, ...], float]
     return every
 
 
-def _grown(heads: list[_Head], topk: int, steps: int) -> list[Candidates]:
+def _grown(heads: list[_Head], topk: int, steps: int) -> list[HeadCandidates]:
     def of(paths: list[tuple[_Head, tuple[int, ...]]]) -> tuple[torch.Tensor, torch.Tensor]:
         probs, tokens = zip(*(head.likeliest(path) for head, path in paths), strict=True)
         return torch.tensor(probs, dtype=torch.float64), torch.tensor(tokens)
@@ -53,7 +53,7 @@ def _grown(heads: list[_Head], topk: int, steps: int) -> list[Candidates]:
     return tree.candidates(lambda _: None)
 
 
-def _paths(candidates: Candidates) -> dict[tuple[int, ...], float]:
+def _paths(candidates: HeadCandidates) -> dict[tuple[int, ...], float]:
     paths: list[tuple[int, ...]] = []
     for token, parent in zip(candidates.tokens.tolist(), candidates.parents.tolist(), strict=True):
         paths.append((*paths[parent], token) if parent != NO_PARENT else (token,))

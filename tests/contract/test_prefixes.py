@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import sglang as sgl
-from fake_sglang_server import Fail, FakeServer, answer, serving
+from fake_sglang_server import Fail, FakeServer, answer
 
 from sgl_spec import BatchError
-from sgl_spec.frontend.endpoint import Endpoint
 
 SHOTS = "A question and its answer.\n" * 100
 DOCUMENTS = [letter * 4000 for letter in "ab"]
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as one:
-        yield one
-
-
-@pytest.fixture
-def endpoint(server: FakeServer) -> Endpoint:
-    return Endpoint(server.url, chat_template="chatml")
 
 
 @sgl.function

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import sglang as sgl
-from fake_sglang_server import FakeServer, serving
 from sglang.lang.choices import greedy_token_selection, token_length_normalized, unconditional_likelihood_normalized
 
 from sgl_spec import ConfigError
-from sgl_spec.frontend.endpoint import Endpoint
 
 METHODS = [token_length_normalized, greedy_token_selection, unconditional_likelihood_normalized]
 IDS = ["mean", "greedy", "unconditional"]
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as one:
-        yield one
-
-
-@pytest.fixture
-def endpoint(server: FakeServer) -> Endpoint:
-    return Endpoint(server.url, chat_template="chatml")
 
 
 @sgl.function

@@ -40,11 +40,6 @@ def server() -> Iterator[FakeServer]:
         yield one
 
 
-@pytest.fixture
-def endpoint(server: FakeServer) -> Endpoint:
-    return Endpoint(server.url, chat_template="chatml")
-
-
 def helper(s: Any, text: str) -> None:
     s += sgl.user(f"Please: {text}") + sgl.assistant("Yes." + sgl.gen("reply", max_tokens=4, stop="."))
 

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgl_spec.drafting.head.candidates import NO_PARENT, Candidates, likeliest_chains
+from sgl_spec.drafting.head.candidates import NO_PARENT, HeadCandidates, likeliest_chains
 from sgl_spec.drafting.tree import ROOT, DraftTree
 
 
 @st.composite
-def grown(draw: st.DrawFn) -> Candidates:
+def grown(draw: st.DrawFn) -> HeadCandidates:
     """A random tree: distinct tokens below one parent, scores that never rise along a path, equal ones often."""
     size = draw(st.integers(1, 30))
     parents, tokens, scores = [], [], []
@@ -24,10 +24,10 @@ def grown(draw: st.DrawFn) -> Candidates:
         parents.append(parent)
         tokens.append(token)
         scores.append(above * draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
-    return Candidates(np.array(tokens), np.array(parents), np.array(scores))
+    return HeadCandidates(np.array(tokens), np.array(parents), np.array(scores))
 
 
-def _paths(candidates: Candidates) -> dict[tuple[int, ...], float]:
+def _paths(candidates: HeadCandidates) -> dict[tuple[int, ...], float]:
     """Score by the tokens on the way to a node."""
     paths: list[tuple[int, ...]] = []
     for token, parent in zip(candidates.tokens.tolist(), candidates.parents.tolist(), strict=True):
@@ -43,7 +43,7 @@ def _tree_paths(tree: DraftTree) -> dict[tuple[int, ...], float]:
 
 
 @given(grown(), st.integers(0, 32))
-def test_the_chains_are_the_likeliest_nodes_with_their_scores(candidates: Candidates, count: int) -> None:
+def test_the_chains_are_the_likeliest_nodes_with_their_scores(candidates: HeadCandidates, count: int) -> None:
     tree = DraftTree(0)
     evidence: dict[tuple[int, ...], float] = {}
     for chain in likeliest_chains(candidates, count, "eagle"):
@@ -61,5 +61,5 @@ def test_the_chains_are_the_likeliest_nodes_with_their_scores(candidates: Candid
 
 def test_what_is_no_number_is_left_out() -> None:
     scores = np.array([0.5, np.nan, np.nan])
-    chains = likeliest_chains(Candidates(np.array([7, 8, 9]), np.array([-1, -1, 1]), scores), 8, "eagle")
+    chains = likeliest_chains(HeadCandidates(np.array([7, 8, 9]), np.array([-1, -1, 1]), scores), 8, "eagle")
     assert [chain.tokens for chain in chains] == [(7,)]

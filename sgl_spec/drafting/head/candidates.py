@@ -16,7 +16,7 @@ from sgl_spec.drafting.chain_block import ChainBlock
 NO_PARENT = -1
 
 
-class Candidates(NamedTuple):
+class HeadCandidates(NamedTuple):
     """A tree of guesses below the last committed token, parents before children.
 
     Attributes:
@@ -30,7 +30,7 @@ class Candidates(NamedTuple):
     scores: NDArray[np.float64]
 
 
-def likeliest_chains(candidates: Candidates, count: int, origin: str) -> ChainBlock:
+def likeliest_chains(candidates: HeadCandidates, count: int, origin: str) -> ChainBlock:
     """The `count` nodes with the largest scores, as one chain from the top to each leaf.
 
     Nodes of score 0 are left out. Scores fall along every path, so the nodes are connected.

@@ -20,7 +20,7 @@ from sglang.srt.speculative.spec_utils import draft_tp_context
 from sglang.srt.speculative.standalone_worker_v2 import StandaloneDraftWorker
 from sglang.srt.utils.common import fast_topk
 
-from sgl_spec.drafting.head.candidates import Candidates
+from sgl_spec.drafting.head.candidates import HeadCandidates
 from sgl_spec.server.eagle.backlog import Span, text_slice
 from sgl_spec.server.eagle.growing import Growing
 from sgl_spec.server.eagle.head_batch import Steps, extend_batch, step_batch
@@ -64,7 +64,7 @@ class _Driven:
                 batch, output.hidden_states, result.next_token_ids, output.mm_input_embeds
             )
 
-    def grow(self, spans: Sequence[Span], first: Any, steps: int) -> list[Candidates]:
+    def grow(self, spans: Sequence[Span], first: Any, steps: int) -> list[HeadCandidates]:
         """Candidates after each span.
 
         Args:

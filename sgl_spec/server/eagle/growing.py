@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from sgl_spec.drafting.head.candidates import NO_PARENT, Candidates
+from sgl_spec.drafting.head.candidates import NO_PARENT, HeadCandidates
 
 
 class Growing:
@@ -49,7 +49,7 @@ class Growing:
         self._nodes, self.row_tokens = size + chosen, tokens.gather(1, chosen)
         return (self._first_row + chosen // topk).flatten()
 
-    def candidates(self, agree: Callable[[torch.Tensor], object]) -> list[Candidates]:
+    def candidates(self, agree: Callable[[torch.Tensor], object]) -> list[HeadCandidates]:
         """What was grown, one tree a request: the only copy to the host.
 
         Args:
@@ -59,4 +59,4 @@ class Growing:
         for column in columns:
             agree(column)
         tokens, parents, scores = (column.cpu().numpy() for column in columns)
-        return [Candidates(*columns) for columns in zip(tokens, parents, scores.astype("float64"), strict=True)]
+        return [HeadCandidates(*columns) for columns in zip(tokens, parents, scores.astype("float64"), strict=True)]
