@@ -13,6 +13,7 @@ from sgl_spec.errors import ConfigError
 from sgl_spec.server import algorithm
 from sgl_spec.server.algorithm import NAME, SglSpecAlgorithm
 from sgl_spec.server.eagle import head_args
+from sgl_spec.server.eagle.draft_model import check_vocabulary
 from sgl_spec.server.eagle.head_kind import HeadKind, head_kind, served_kind
 
 
@@ -102,3 +103,10 @@ def test_states_for_clients_and_states_for_the_head_do_not_mix(tmp_path: Path) -
     captured = _arguments(eagle3, device="cuda")
     head_args.fill_in(captured)
     assert captured.enable_return_hidden_states
+
+
+def test_a_small_model_knows_every_token_of_the_text() -> None:
+    for tokenizer in (None, range(100), range(60)):
+        check_vocabulary(100, tokenizer)
+    with pytest.raises(ConfigError, match=r"has 100 token embeddings, the target's tokenizer 101 tokens"):
+        check_vocabulary(100, range(101))

@@ -7,7 +7,7 @@ nothing of rounds, so that a round may use them or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from sglang.srt.speculative.standalone_worker_v2 import StandaloneDraftWorker
 from sglang.srt.utils.common import fast_topk
 
 from sgl_spec.drafting.head.candidates import HeadCandidates
+from sgl_spec.errors import ConfigError
 from sgl_spec.server.eagle.backlog import Span, text_slice
 from sgl_spec.server.eagle.growing import Growing
 from sgl_spec.server.eagle.head_batch import Steps, extend_batch, step_batch
@@ -155,6 +156,27 @@ class ModelWorker(_Driven, StandaloneDraftWorker):
 
 
 def make_draft_model(kind: HeadKind, server_args: Any, gpu_id: int, nccl_port: int, target_worker: Any) -> _Driven:
-    """Load the draft model named by SGLang's configuration."""
+    """Load the draft model named by SGLang's configuration.
+
+    Raises:
+        ConfigError: a small model has no embedding for some tokens of the target's tokenizer.
+    """
     worker = HeadWorker if kind.reads_hidden_states else ModelWorker
-    return worker(server_args, gpu_id, nccl_port, target_worker)
+    made = worker(server_args, gpu_id, nccl_port, target_worker)
+    if kind is HeadKind.MODEL:
+        check_vocabulary(int(made.draft_runner.model_config.vocab_size), target_worker.tokenizer)
+    return made
+
+
+def check_vocabulary(rows: int, tokenizer: Sized | None) -> None:
+    """A small model reads the text itself: an id beyond its embedding's `rows` brings a GPU process down. (Models of
+    one family pad their embeddings to different sizes, so it is the tokenizer that counts. A head has the target's.)
+
+    Raises:
+        ConfigError: the tokenizer has more tokens.
+    """
+    if tokenizer is not None and len(tokenizer) > rows:
+        raise ConfigError(
+            f"--speculative-draft-model-path: the draft model has {rows} token embeddings, the target's tokenizer "
+            f"{len(tokenizer)} tokens; take a model with the same tokenizer"
+        )
