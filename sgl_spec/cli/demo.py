@@ -77,7 +77,7 @@ def demo_table(rows: Sequence[Row]) -> str:
     body = [
         [
             on.workload, str(on.calls), f"{off[on.workload].total_seconds:.2f}", f"{on.total_seconds:.2f}",
-            f"{on.speedup:.2f}x", str(on.tokens), str(on.steps), ratio(on.tokens_per_step), drafts_text(on.drafts),
+            f"{on.speedup:.2f}x", str(on.tokens), str(on.steps), ratio(on.tokens_per_step), drafts_text(on.drafts, 2),
             "yes" if on.identical == on.samples else f"NO ({on.samples - on.identical} of {on.samples} differ)",
         ]
         for on in rows

@@ -20,6 +20,7 @@ from sgl_spec.cli.bench.summary import (
     abstained_table,
     difference_text,
     differences,
+    drafts_text,
     failures,
     main_table,
     origin_table,
@@ -232,3 +233,11 @@ def test_modes_are_checked():
     for text, message in [("full", "must contain 'off'"), ("off,turbo", "'turbo'"), ("off,full,full", "2 times")]:
         with pytest.raises(ConfigError, match=message):
             parse_modes(text)
+
+
+def test_many_origins_are_told_in_one_line():
+    drafts = [OriginTotal(origin, 9, 4) for origin in ("lookup", "memory", "template")]
+    assert drafts_text(drafts) == "lookup 4/9, memory 4/9, template 4/9"
+    assert drafts_text(drafts, 2) == "lookup 4/9, memory 4/9, 1 more"
+    assert drafts_text(drafts, 3) == drafts_text(drafts)
+    assert drafts_text([], 2) == "-"

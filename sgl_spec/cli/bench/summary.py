@@ -136,9 +136,11 @@ def abstained_table(rows: Sequence[Row]) -> str:
     return render(["workload", "mode", "abstained rounds"], body, "<<<") if body else ""
 
 
-def drafts_text(drafts: Sequence[OriginTotal]) -> str:
-    """`lookup 40/96, template 3/3`, or a dash."""
-    return ", ".join(f"{total.origin} {total.accepted}/{total.drafted}" for total in drafts) or "-"
+def drafts_text(drafts: Sequence[OriginTotal], most: int | None = None) -> str:
+    """`lookup 40/96, template 3/3`, or a dash; of more than `most` origins the first, and how many there are more."""
+    told = [f"{total.origin} {total.accepted}/{total.drafted}" for total in drafts[:most]]
+    more = len(drafts) - len(told)
+    return ", ".join([*told, f"{more} more"] if more else told) or "-"
 
 
 def reasons_text(reasons: dict[str, int]) -> str:
